@@ -16,8 +16,9 @@ from medloop.testing.fakes import FakeScorer
 from medloop.train import irs
 from medloop.train.irs import IRSRunConfig, select
 from medloop.train.rl.experience import Experience, RLPrompt, read_prompts
-from medloop.train.rl.plan import RLPlan, find_run, make_plan
+from medloop.train.rl.plan import RLPlan, make_plan
 from medloop.train.rl.state import TrainState, create_train_state
+from medloop.train.runs.find_run import find_run
 
 SMALL = {"max_new_tokens": 12, "held_out_n": 6, "lora_r": 4, "learning_rate": 0.02, "n_candidates": 4, "batch_size": 8}
 

@@ -27,9 +27,10 @@ from medloop.testing.models import tiny_model
 from medloop.train import preference
 from medloop.train.configs.preference_config import DPOConfig, KTOConfig
 from medloop.train.examples.pairs import Pair
-from medloop.train.preference import balance, find_run, make_plan
+from medloop.train.preference import balance, make_plan
 from medloop.train.reports.preference_report import AnswerLogprobs, report_pairs, roc_auc
 from medloop.train.runs.checkpoint import load_newest
+from medloop.train.runs.find_run import find_run
 from medloop.train.sft import SFTConfig
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,8 @@ from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_encoder
 from medloop.train.examples.pairs import read_pairs, split_by_prompt
-from medloop.train.reward_model import RewardModelConfig, find_run, make_plan
+from medloop.train.reward_model import RewardModelConfig, make_plan
+from medloop.train.runs.find_run import find_run
 
 ROOT = Path(__file__).parents[2]
 FILES = {

@@ -18,7 +18,8 @@ from medloop.models.load import load, load_tokenizer
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_model
 from medloop.train.examples.sft_examples import IGNORED, encode_file
-from medloop.train.sft import SFTConfig, find_run, make_plan
+from medloop.train.runs.find_run import find_run
+from medloop.train.sft import SFTConfig, make_plan
 from medloop.train.trl import resumable, sft_trainer
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ def command_in_a_process(*words: str) -> Start:
 
 
 @dataclass
-class PeriodicProcess:
+class PeriodicProcess(ABC):
     """Asks every few seconds whether there is something to do, and starts the process for it."""
 
     store: Store
@@ -45,12 +46,13 @@ class PeriodicProcess:
     rest_until: float = 0.0
     ended: threading.Event = field(default_factory=threading.Event)
 
+    @abstractmethod
     def is_due(self) -> bool:
         """Whether the process is to start now."""
-        raise NotImplementedError
 
     def on_end(self, code: int) -> None:
         """What to do when the process has ended."""
+        log.debug("%s: its process ended with code %s", type(self).__name__, code)
 
     @contextmanager
     def running(self) -> Iterator[None]:

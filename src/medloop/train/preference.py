@@ -46,7 +46,6 @@ from medloop.train.reports import preference_report
 from medloop.train.reports.preference_report import AnswerLogprobs
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
-from medloop.train.runs.find_run import find_run as find_run
 from medloop.train.runs.inputs import preference_file
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card

@@ -46,7 +46,6 @@ from medloop.train.reports.centre_scores import centre_scores, describe_scoring
 from medloop.train.reports.reward_report import NegativePairs, ScoredPairs
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
-from medloop.train.runs.find_run import find_run as find_run
 from medloop.train.runs.inputs import preference_files
 from medloop.train.runs.progress import OnProgress, Progress, ignore_progress
 from medloop.train.runs.publish import publish, training_card

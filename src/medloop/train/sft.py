@@ -29,7 +29,6 @@ from medloop.train.examples.batch_order import LengthGroupedSampler
 from medloop.train.examples.sft_examples import SFTExamples, encode_file
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
-from medloop.train.runs.find_run import find_run as find_run
 from medloop.train.runs.inputs import sft_files
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card

@@ -39,7 +39,8 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 def test_the_reward_model_learns_from_train_and_is_judged_by_test(clinic: Settings) -> None:
-    from medloop.train.reward_model import RewardModelConfig, find_run, make_plan
+    from medloop.train.reward_model import RewardModelConfig, make_plan
+    from medloop.train.runs.find_run import find_run
 
     config = RewardModelConfig(model=clinic.model, max_steps=2, batch_size=4, full=True)
     planned = make_plan(config, clinic, find_run(config, clinic))

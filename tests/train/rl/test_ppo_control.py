@@ -13,8 +13,9 @@ from medloop.cli import main
 from medloop.testing.fakes import FakeScorer
 from medloop.train import ppo
 from medloop.train.rl.checks import Answers, AuditResult, NoAudit
-from medloop.train.rl.plan import find_run, make_plan
+from medloop.train.rl.plan import make_plan
 from medloop.train.rl.state import create_train_state
+from medloop.train.runs.find_run import find_run
 
 FILES = {"prompts": "data/processed/train.jsonl", "held_out": "data/processed/dev.jsonl"}
 SMALL: dict[str, Any] = {"max_new_tokens": 12, "held_out_n": 6, "lora_r": 4, "learning_rate": 0.02}

@@ -24,10 +24,11 @@ from medloop.testing.rollout_server import RolloutServer
 from medloop.train import grpo, irs, ppo
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.rl.checks import Answers, AuditResult, NoAudit
-from medloop.train.rl.plan import RLPlan, find_run, make_plan
+from medloop.train.rl.plan import RLPlan, make_plan
 from medloop.train.rl.policy import Policy
 from medloop.train.rl.rollout import prompts_of_step
 from medloop.train.rl.state import create_train_state
+from medloop.train.runs.find_run import find_run
 from medloop.train.runs.progress import Progress
 
 METHODS: dict[str, tuple[Any, type[RLConfig], dict[str, Any]]] = {

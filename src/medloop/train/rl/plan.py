@@ -14,7 +14,6 @@ from medloop.settings import Settings
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.rl.checks import Audit, NoAudit
 from medloop.train.rl.experience import NO_CONTEXTS, ContextCounts, RLPrompt, read_prompts
-from medloop.train.runs.find_run import find_run as find_run
 from medloop.train.runs.inputs import prompt_files
 from medloop.train.runs.run import TrainingRun
 
