@@ -3,18 +3,19 @@
 import hashlib
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from medloop.privacy.phi import lists, mentions
+from medloop.privacy.phi import lists, mentions, scrub
 from medloop.privacy.phi.chinese import names as chinese_names
 from medloop.privacy.phi.chinese import network
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.find import find
 from medloop.privacy.phi.normalize import MASK
-from medloop.privacy.phi.scrub import QUARANTINE, Scrubber, assess
+from medloop.privacy.phi.scrub import BUDGET_S, QUARANTINE, Scrubber, assess
 
 
 def test_a_surname_alone_is_the_same_person() -> None:
@@ -128,3 +129,37 @@ def test_a_word_of_medicine_that_begins_like_a_name_is_none() -> None:
     for text in ("高血压患者", "白芍三十克", "张力性气胸", "方法很常规", "谢谢医生"):
         assert chinese_names.find(text)[0] == []
     assert chinese_names.find("患者张力强，男")[0] == [(2, 5)]
+
+
+def _calls(text: str) -> int:
+    """How many functions a scan calls: its cost, independent of the machine."""
+    count = 0
+
+    def add(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(add)
+    try:
+        assess(text)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("sentence", ["患者{}{}{}来电。", "Dr. Anna M{}{}{}son called. "])
+def test_twice_as_many_names_cost_twice_as_much(sentence: str) -> None:
+    letters = "芳伟娜敏静丽强磊军洋" if sentence.startswith("患") else "abdefgiklo"
+    names = [sentence.format(a, b, c) for a in ("王李张刘" if letters[0] == "芳" else "aeio") for b in letters for c in letters]
+    assess("".join(names[:20]))  # word lists are read, caches are filled
+    assert _calls("".join(names[:400])) < 2.5 * _calls("".join(names[:200]))
+
+
+def test_a_record_that_costs_too_much_is_held_and_never_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = Scrubber(budget_s=0.0).assess("患者王芳来诊")
+    assert late.quarantined and late.cleaned == "" and late.reasons == ("a text that takes too long to scan",)
+    scrubber = Scrubber()
+    scrubber.assess("患者王芳来诊")
+    assert scrubber.budget_s < BUDGET_S  # all texts of a record share it
+    monkeypatch.setattr(scrub, "MAX_CHARACTERS", 20)
+    assert assess("很长" * 11).reasons == ("a text that is too long to scan",)

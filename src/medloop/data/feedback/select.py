@@ -64,7 +64,7 @@ class CachedScrubber:
             quarantined = result.quarantined
             if quarantined and not (reviewed and result.cleaned):
                 return result
-            if not result.spans and not quarantined and not scrubber.persons and "[" not in text:
+            if not result.spans and not quarantined and not scrubber.persons.placeholders and "[" not in text:
                 self._clean.add(self._hash(text))
         return None
 
@@ -73,7 +73,7 @@ class CachedScrubber:
         return [text if self._is_clean(text, scrubber) else scrubber.scrub(text) for text in texts]
 
     def _is_clean(self, text: str, scrubber: Scrubber) -> bool:
-        return not scrubber.persons and self._hash(text) in self._clean
+        return not scrubber.persons.placeholders and self._hash(text) in self._clean
 
     def _hash(self, text: str) -> int:
         data = text.encode("utf-8", errors="surrogatepass")

@@ -158,7 +158,7 @@ def scrub_content(prompt: Sequence[Message], answers: Sequence[str], contexts: S
         if any(text and not result.cleaned for text, result in zip(texts, results, strict=True)):
             return None
         texts, doubted = [result.cleaned for result in results], any(result.quarantined for result in results)
-        if not scrubber.persons:  # a second pass: somebody named in full may appear earlier by one name only
+        if not scrubber.persons.placeholders:  # a second pass: somebody named in full may appear earlier by one name only
             break
     messages = tuple(message.model_copy(update={"content": text}) for message, text in zip(prompt, texts, strict=False))
     rest = texts[len(messages) :]

@@ -1,6 +1,7 @@
 """Every identifier of a text: what patterns, check digits, the English tagger, the Chinese network and titles give away."""
 
 import re
+from collections.abc import Callable, Collection
 
 from medloop.privacy.phi import mentions
 from medloop.privacy.phi.chinese import names as chinese_names
@@ -22,16 +23,20 @@ _PERSONAL = frozenset(("ID", "CARD", "PHONE", "RECORD", "EMAIL", "PLATE", "ADDRE
 class PreparedText:
     """A text as the finders read it: folded, without invisible characters, placeholders masked."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, check: Callable[[], None] = lambda: None) -> None:
+        """`check` is called between the steps and may raise to give the text up."""
         visible, self._offsets = remove_invisible(text)
         folded = fold(visible)
         self.masks = [(m.start(), m.end(), m[1]) for m in PLACEHOLDER.finditer(folded)] if "[" in folded else []
         self.plain = PLACEHOLDER.sub(lambda m: MASK * len(m[0]), folded) if self.masks else folded
+        check()
         self.formed = _find_forms(self.plain)
+        check()
         known = merge([*(span for span in self.formed if span[2] != "ADDRESS"), *self.masks])
         about_person = bool(self.masks) or any(kind in _PERSONAL for _, _, kind in self.formed)
         about_person = about_person or tagged_spans.is_about_person(self.plain)
         self.tagged = tagged_spans.find(tagged_spans.parts_of(self.plain, known), about_person)
+        check()
         self.chinese = ([], 0.0) if self.plain.isascii() else chinese_names.find(self.plain, about_person)
 
     def original(self, span: Span) -> PhiSpan:
@@ -44,12 +49,12 @@ class PreparedText:
         )
 
 
-def find(text: str, persons: tuple[str, ...] = ()) -> list[PhiSpan]:
+def find(text: str, persons: Collection[str] = ()) -> list[PhiSpan]:
     """Every identifier, in order and without overlap; `persons` are names already known from the same record."""
     return find_in(PreparedText(text), persons)
 
 
-def find_in(text: PreparedText, persons: tuple[str, ...]) -> list[PhiSpan]:
+def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
     plain = text.plain
     spans = [*text.formed, *text.tagged[0], *english_titles.find(plain), *english_places.find(plain)]
     if not plain.isascii():
@@ -61,9 +66,9 @@ def find_in(text: PreparedText, persons: tuple[str, ...]) -> list[PhiSpan]:
     return [text.original(span) for span in outside(merge(spans), text.masks)]
 
 
-def _known_end(folded: str, start: int, end: int, persons: tuple[str, ...]) -> int:
+def _known_end(folded: str, start: int, end: int, persons: Collection[str]) -> int:
     """A name already known from the record ends where it did: "王芳好转" after "王芳"."""
-    return next((start + len(name) for name in persons if 1 < len(name) < end - start and folded.startswith(name, start)), end)
+    return next((last for last in range(start + 2, end) if folded[start:last] in persons), end) if persons else end
 
 
 def find_structured(text: str) -> list[Span]:

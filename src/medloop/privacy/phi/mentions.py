@@ -5,6 +5,7 @@ The time grows with the length of the text alone, not with the number of names.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
 
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.english.titled_names import without_title
@@ -14,6 +15,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _CAPITALIZED = re.compile(r"(?<![^\W\d_])[A-Z\u00c0-\u00de\u0100-\u024f\u0386-\u052f\u1e00-\u1eff][^\W\d_]*")
 _HAN = re.compile(r"[\u4e00-\u9fff]+")
 _FEW = 20
+_MAX_PARTS = 4  # words of a name whose every choice is looked up
 _PARTICLES = frozenset("van von der den de la le di da bin al el du del".split())
 
 
@@ -22,21 +24,49 @@ def plain(name: str) -> str:
     return " ".join(without_title(name).replace(",", " ").split()).casefold()
 
 
-def same_person(name: str, persons: Mapping[str, str]) -> str | None:
-    """The placeholder of the one known person this can be; None for a new one, or where two could be meant."""
-    placeholders = {placeholder for known, placeholder in persons.items() if _can_be_same(name, known)}
-    return placeholders.pop() if len(placeholders) == 1 else None
+class Persons:
+    """The persons of one record and their placeholders. Looking one up costs the same however many are known."""
+
+    def __init__(self) -> None:
+        self.placeholders: dict[str, str] = {}
+        self._by_words: dict[frozenset[str], set[str]] = {}
+        self._containing: dict[frozenset[str], set[str]] = {}
+        self._by_surname: dict[str, set[str]] = {}
+
+    def add(self, name: str, placeholder: str) -> None:
+        self.placeholders[name] = placeholder
+        if _HAN.fullmatch(name):
+            self._by_surname.setdefault(name[0], set()).add(placeholder)
+        words = frozenset(_WORD.findall(name))
+        self._by_words.setdefault(words, set()).add(placeholder)
+        for part in _parts(words):
+            self._containing.setdefault(part, set()).add(placeholder)
+
+    def same_person(self, name: str) -> str | None:
+        """The placeholder of the one known person this can be; None for a new one, or where two could be meant.
+
+        One is part of the other: 王 and 王芳, "miller" and "john miller".
+        """
+        if _HAN.fullmatch(name):
+            words = frozenset((name,))
+            if len(name) == 1:
+                same = self._by_surname.get(name, set())
+            else:
+                same = self._by_words.get(frozenset((name[0],)), set())
+        else:
+            words = frozenset(_WORD.findall(name))
+            same = self._containing.get(words, set()) if words else set()
+        if len(same) < 2 and len(words) > 1:
+            same = same.union(*(self._by_words.get(part, set()) for part in _parts(words)))
+        return next(iter(same)) if len(same) == 1 else None
 
 
-def _can_be_same(name: str, known: str) -> bool:
-    """Whether one is part of the other: 王 and 王芳, "miller" and "john miller"."""
-    if _HAN.fullmatch(name) and _HAN.fullmatch(known):
-        short, long = sorted((name, known), key=len)
-        return len(short) == 1 and long.startswith(short)
-    short_words, long_words = sorted((_WORD.findall(name), _WORD.findall(known)), key=len)
-    if not short_words or len(short_words) == len(long_words):
-        return set(short_words) == set(long_words) and bool(short_words)
-    return set(short_words) <= set(long_words)
+def _parts(words: frozenset[str]) -> Iterator[frozenset[str]]:
+    """Every choice of these words; of a long name only the whole, each word, and all words but one."""
+    if len(words) == 1:
+        return iter((words,))
+    sizes = range(1, len(words) + 1) if len(words) <= _MAX_PARTS else (1, len(words) - 1, len(words))
+    return (frozenset(part) for size in sizes for part in combinations(sorted(words), size))
 
 
 def find(folded: str, persons: Iterable[str]) -> Iterator[Span]:
@@ -58,7 +88,8 @@ def find(folded: str, persons: Iterable[str]) -> Iterator[Span]:
 def _find_chinese(folded: str, names: set[str]) -> Iterator[Span]:
     if len(names) > _FEW:  # one look at each position for all of them
         sizes = sorted({len(name) for name in names}, reverse=True)
-        for start in range(len(folded)):
+        for first in re.finditer(f"[{''.join({name[0] for name in names})}]", folded):
+            start = first.start()
             for size in sizes:
                 if folded[start : start + size] in names:
                     yield start, start + size, "NAME"

@@ -4,12 +4,13 @@
     scrubber.scrub("患者王芳，手机13800138000")    # "患者[NAME_1]，手机[PHONE_1]"
     assess("患者王芳").doubt                  # how likely something was missed, 0 to 1, with reasons
 
-It fails closed twice: a text that still looks like it holds an identifier raises `Unscrubbable`, and a text that `assess` doubts
-belongs in quarantine (docs/stages/privacy.md has the numbers). Not removed on purpose: years, states and countries in medical
-articles, weekdays, public bodies.
+It fails closed twice: a text that still looks like it holds an identifier, or takes too long, raises `Unscrubbable`, and one that
+`assess` doubts belongs in quarantine (docs/stages/privacy.md has the numbers). Not removed on purpose: years, states and
+countries in medical articles, weekdays, public bodies.
 """
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,8 @@ QUARANTINE = 0.8  # doubt from which a text waits for a person; what it costs an
 
 _CHINESE_WEIGHT = 1.7  # characters half as likely to be a name as those that are removed are reason enough for quarantine
 _ROUNDS = 12
+MAX_CHARACTERS = 400_000  # of one text; a longer one is held without a scan
+BUDGET_S = 5.0  # processor time for all texts of one record; what is not done by then is held
 # Three letters in a row that are neither Latin, Greek (units, receptors) nor Chinese.
 _OTHER_SCRIPT = re.compile("[\u0400-\u1cff\u2c80-\u2dff\u3040-\u30ff\ua000-\ud7ff\ufb1d-\ufdff\ufe70-\ufefc]{3}")
 
@@ -61,7 +64,8 @@ class Scrubber:
 
     counts: dict[str, int] = field(default_factory=dict)
     known: dict[tuple[str, str], str] = field(default_factory=dict)
-    persons: dict[str, str] = field(default_factory=dict)
+    persons: mentions.Persons = field(default_factory=mentions.Persons)
+    budget_s: float = BUDGET_S
     _last: PreparedText = field(init=False, repr=False, compare=False)  # the cleaned text, for its doubts
 
     def scrub(self, text: str) -> str:
@@ -85,11 +89,27 @@ class Scrubber:
             text.encode()
         except UnicodeEncodeError:
             raise Unscrubbable("characters that are not Unicode text") from None
+        if len(text) > MAX_CHARACTERS:
+            raise Unscrubbable("a text that is too long to scan")
+        started = time.thread_time()
+        try:
+            return self._clean_until(text, started + self.budget_s)
+        finally:
+            self.budget_s -= time.thread_time() - started
+
+    def _clean_until(self, text: str, deadline: float) -> tuple[str, list[PhiSpan]]:
+        """`deadline`: processor time of this thread at which the text is given up, and so held."""
+
+        def check() -> None:
+            if time.thread_time() >= deadline:
+                raise Unscrubbable("a text that takes too long to scan")
+
         self._reserve(text)
         first: list[PhiSpan] | None = None
         for _ in range(_ROUNDS):
-            self._last = PreparedText(text)
-            spans = find_in(self._last, tuple(self.persons))
+            self._last = PreparedText(text, check)
+            spans = find_in(self._last, self.persons.placeholders)
+            check()
             first = spans if first is None else first
             if not spans:
                 if is_left_over(self._last.plain):
@@ -121,9 +141,9 @@ class Scrubber:
     def _person(self, value: str) -> str:
         """One person, one placeholder: also when only the surname comes back, as long as only one person has it."""
         name = mentions.plain(value)
-        if name not in self.persons:
-            self.persons[name] = mentions.same_person(name, self.persons) or self._next("NAME")
-        return self.persons[name]
+        if name not in self.persons.placeholders:
+            self.persons.add(name, self.persons.same_person(name) or self._next("NAME"))
+        return self.persons.placeholders[name]
 
     def _next(self, kind: str) -> str:
         self.counts[kind] = self.counts.get(kind, 0) + 1

@@ -39,13 +39,16 @@ def merge(spans: Sequence[Span]) -> list[Span]:
 
 
 def outside(spans: Sequence[Span], masks: Sequence[Span]) -> Iterator[Span]:
-    """The parts of spans that are not covered by placeholders: those are never replaced."""
+    """The parts of spans that are not covered by placeholders: those are never replaced. Both in order and without overlap."""
+    first = 0
     for start, end, kind in spans:
-        position = start
-        for mask_start, mask_end, _ in masks:
-            if mask_start < end and mask_end > start:
-                if position < mask_start:
-                    yield position, mask_start, kind
-                position = max(position, mask_end)
+        while first < len(masks) and masks[first][1] <= start:
+            first += 1
+        position, mask = start, first
+        while mask < len(masks) and masks[mask][0] < end:
+            if position < masks[mask][0]:
+                yield position, masks[mask][0], kind
+            position = max(position, masks[mask][1])
+            mask += 1
         if position < end:
             yield position, end, kind

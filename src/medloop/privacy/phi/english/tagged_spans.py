@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from medloop.privacy.phi.english import tagger
@@ -118,9 +119,13 @@ def capital_left(folded: str) -> bool:
 
 def parts_of(folded: str, known: Sequence[Span]) -> Iterator[LatinPart]:
     """The parts in Latin letters; `known` has been found by its form."""
+    first = 0
     for start, end in _latin_lines(folded):
         text = folded[start:end]
-        inside = [(max(a, start) - start, min(b, end) - start, kind) for a, b, kind in known if a < end and b > start]
+        while first < len(known) and known[first][1] <= start:
+            first += 1
+        here = takewhile(lambda span: span[0] < end, islice(known, first, None))  # noqa: B023  used up in this turn
+        inside = [(max(a, start) - start, min(b, end) - start, kind) for a, b, kind in here]
         tokens = tagger.tokens(text, inside)
         text_type = tagger.text_type(token.word for token in tokens)
         if text_type[1] == "0" and _is_scientific(tokens):
