@@ -1,5 +1,6 @@
 """`medloop teacher` as a user runs it: a real workspace, a real process, a teacher on the loopback interface."""
 
+import base64
 import json
 import subprocess
 from pathlib import Path
@@ -153,3 +154,21 @@ def test_probe_fails_when_the_teacher_moved(clinic: Path) -> None:
         moved = medloop(clinic, "teacher", "probe", "--base-url", server.url)
     assert first.returncode == 0 and "no earlier probe" in first.stdout, first.stderr
     assert moved.returncode == 10 and "The teacher has changed" in moved.stderr and "--accept" in moved.stderr
+
+
+def test_a_reply_in_gbk_is_missing_and_the_key_it_repeats_is_nowhere(clinic: Path) -> None:
+    key = "sk-0a1b2c3d4e5f60718293a4b5c6d7e8f9"
+    with TeacherServer(fault=lambda n: ("gbk body", "key in base64")[n % 2]) as server:
+        arguments = ("--base-url", server.url, "--set", "attempts=1", "--set", "in_flight=1", "--set", "max_missing=1")
+        done = medloop(clinic, "teacher", "judge", str(answers(clinic, 2)), *arguments, key=key)
+    assert done.returncode == 0 and "Traceback" not in done.stderr and "Judged 0 of 2" in done.stdout
+    assert "the body is not UTF-8" in done.stdout + done.stderr and "repeats the API key" in done.stdout + done.stderr
+    written = b"".join(path.read_bytes() for path in clinic.rglob("*") if path.is_file())
+    assert key.encode() not in written and base64.b64encode(key.encode())[:20] not in written
+
+
+def test_a_key_that_no_header_can_carry_is_refused_before_sending(clinic: Path) -> None:
+    with TeacherServer() as server:
+        done = medloop(clinic, "teacher", "judge", str(answers(clinic, 1)), "--base-url", server.url, key="sk-schlüssel-1234")
+        assert server.requests == 0
+    assert "a character that a header cannot carry" in done.stdout + done.stderr and "Traceback" not in done.stderr

@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -27,8 +28,9 @@ import httpx
 from medloop.contracts import canonical_json, sha256_id, utc_now
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.failures import FINAL, RETRIES, SERVICE_FAILURES, Failure, Usage
+from medloop.teacher.key_guard import KeyGuard
 from medloop.teacher.limits import Budget, CircuitBreaker, RateLimit
-from medloop.teacher.wire import Reply, post
+from medloop.teacher.wire import Reply, is_name, post
 
 V = TypeVar("V")
 Log = Callable[[dict[str, Any]], object]
@@ -63,6 +65,9 @@ class Teacher:
         self.calls = 0
         self.hold_until = 0.0  # a short Retry-After holds for all requests
         self._key = key
+        self._guard = KeyGuard(key)
+        if not re.fullmatch(r"[\x21-\x7e]*", key):
+            self.stopped = Failure("bad_key", "the key has a blank or a character that a header cannot carry")
         self._connections = _Connections()
 
     async def __aenter__(self) -> Teacher:
@@ -87,8 +92,9 @@ class Teacher:
             self._raise_if_stopped()
             tokens = self._estimate(messages, limit)
             await asyncio.sleep(max(self.request_rate.reserve(1), self.token_rate.reserve(tokens)))
+            deadline = time.monotonic() + self.config.deadline_s
             async with asyncio.timeout(self.config.deadline_s):
-                return await self._complete_with_retries(messages, limit, accept, dict(about or {}))
+                return await self._complete_with_retries(messages, limit, accept, dict(about or {}), deadline)
         except TimeoutError:
             self.breaker.failed()
             raise Failure("timeout", f"no verdict within {self.config.deadline_s:g} s") from None
@@ -107,13 +113,19 @@ class Teacher:
             raise Failure(self.stopped.kind, self.stopped.detail)
 
     async def _complete_with_retries(
-        self, messages: Sequence[Mapping[str, str]], limit: int, accept: Callable[[Reply], V], about: dict[str, Any]
+        self,
+        messages: Sequence[Mapping[str, str]],
+        limit: int,
+        accept: Callable[[Reply], V],
+        about: dict[str, Any],
+        deadline: float,
     ) -> AcceptedReply[V]:
         max_tokens, retries, cost = limit, dict.fromkeys(RETRIES, 0), 0.0
         for attempt in range(1, self.config.attempts + 1):
             await self._pause(attempt)
             try:
-                verdict, reply, attempt_cost = await self._attempt(messages, max_tokens, accept, {**about, "attempt": attempt})
+                numbered = {**about, "attempt": attempt}
+                verdict, reply, attempt_cost = await self._attempt(messages, max_tokens, accept, numbered, deadline)
                 return AcceptedReply(verdict, reply, cost + attempt_cost, attempt)
             except Failure as failure:
                 cost += failure.cost
@@ -142,7 +154,12 @@ class Teacher:
         await asyncio.sleep(random.uniform(step, 2 * step))
 
     async def _attempt(
-        self, messages: Sequence[Mapping[str, str]], max_tokens: int, accept: Callable[[Reply], V], about: dict[str, Any]
+        self,
+        messages: Sequence[Mapping[str, str]],
+        max_tokens: int,
+        accept: Callable[[Reply], V],
+        about: dict[str, Any],
+        deadline: float,
     ) -> tuple[V, Reply, float]:
         """One request: its worst cost is reserved in the budget before, settled and logged after, whatever happens.
 
@@ -163,22 +180,29 @@ class Teacher:
             is_sent = True
 
         def may_be_charged() -> bool:
-            return is_sent and outcome not in _FREE
+            return is_sent and (reply is not None or outcome not in _FREE)
+
+        def credible(usage: Usage) -> Usage:
+            return _credible(usage, tokens - max_tokens, max_tokens, reply)
 
         try:
             url = self.config.base_url.rstrip("/") + "/chat/completions"
             async with self._connections.borrow() as connection:
                 reply = await post(connection, url, self._headers(), payload, self.config.body_bytes, on_sent=on_sent)
+            reply = replace(reply, usage=credible(reply.usage))
             usage = reply.usage
             verdict = self._accept(reply, accept)
             outcome = "ok"
             self.breaker.succeeded()
             return verdict, reply, self._cost(usage, reserved, sent)
         except Failure as failure:
-            usage, outcome = failure.usage or usage, failure.kind
+            usage, outcome = credible(failure.usage or usage), failure.kind
             self._note_failure(failure)
             failure.cost = self._cost(usage, reserved if may_be_charged() else 0.0, sent)
             about["detail"] = failure.detail
+            raise
+        except asyncio.CancelledError:  # by the deadline, or by the person who runs it
+            outcome = "timeout" if time.monotonic() >= deadline else outcome
             raise
         finally:
             cost = self._cost(usage, reserved if may_be_charged() else 0.0, sent)
@@ -188,14 +212,18 @@ class Teacher:
 
     def _accept(self, reply: Reply, accept: Callable[[Reply], V]) -> V:
         """Check the reply, then let `accept` read its content."""
+        if self._guard.is_repeated_in(reply.model, reply.fingerprint or "", reply.finish_reason, reply.content):
+            raise Failure("key_echo", "the reply repeats the API key; nothing of it was stored", usage=reply.usage)
         if reply.model not in self.config.accepted_models:
-            raise Failure("wrong_model", f"asked for {self.config.model}, served by {reply.model[:60]!r}", usage=reply.usage)
+            served = f"{reply.model[:60]!r}" if is_name(reply.model) else "something without a proper name"
+            raise Failure("wrong_model", f"asked for {self.config.model}, served by {served}", usage=reply.usage)
         if reply.finish_reason == "length":
             raise Failure("cut_off", "the reply ended at max_tokens", usage=reply.usage)
         if not reply.content.strip():
             raise Failure("empty", "the reply has no content", usage=reply.usage)
         if reply.finish_reason not in ("stop", ""):
-            raise Failure("refused", f"finish_reason {reply.finish_reason[:30]}", usage=reply.usage)
+            reason = reply.finish_reason[:30] if is_name(reply.finish_reason) else "unknown"
+            raise Failure("refused", f"finish_reason {reason}", usage=reply.usage)
         verdict = accept(reply)
         self._check_fingerprint(reply.fingerprint)
         return verdict
@@ -252,7 +280,8 @@ class Teacher:
         usage: Usage,
         cost: float,
     ) -> None:
-        served = {"served_model": reply.model[:100], "fingerprint": reply.fingerprint} if reply else {}
+        is_safe = reply is not None and is_name(reply.model) and outcome != "key_echo"
+        served = {"served_model": reply.model, "fingerprint": reply.fingerprint} if reply and is_safe else {}
         tokens = {"hit_tokens": usage.hit, "miss_tokens": usage.miss, "completion_tokens": usage.out, "usage_known": usage.known}
         self.log(
             {**about, **served, **tokens, "time": sent.isoformat(), "request": sha256_id(payload), "model": self.config.model,
@@ -287,6 +316,20 @@ class _Connections:
     async def close(self) -> None:
         for connection in self._all:
             await connection.aclose()
+
+
+_BYTES_PER_TOKEN = 16  # no tokenizer packs more into a token, so fewer tokens than this are not believed
+
+
+def _credible(usage: Usage, prompt_limit: int, reply_limit: int, reply: Reply | None) -> Usage:
+    """The service's count where it can be true. Otherwise unknown, so that what was reserved is booked.
+
+    A count above the reservation would use up a day's budget with one reply; a count near 0 would make the budget void.
+    """
+    content = len(reply.content.encode()) if reply else 0
+    prompt = 2 * prompt_limit // _BYTES_PER_TOKEN <= usage.prompt <= prompt_limit
+    out = max(1, content // _BYTES_PER_TOKEN) <= usage.out <= reply_limit
+    return usage if usage.known and prompt and out else Usage()
 
 
 # Refused before any work was done, so they cost nothing.

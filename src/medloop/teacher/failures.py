@@ -5,7 +5,7 @@ from typing import Literal
 
 FailureKind = Literal[
     "timeout", "unreachable", "connection", "rate", "server", "refused", "unreadable", "too_large", "empty", "cut_off", "verdict",
-    "wrong_model", "changed", "no_balance", "bad_key", "no_key", "budget", "circuit",
+    "wrong_model", "changed", "no_balance", "bad_key", "no_key", "key_echo", "budget", "circuit",
 ]  # fmt: skip
 
 # Retries of one judgement for each kind of failure, within `attempts` in all.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from medloop.lexicon.health_topic import is_on_topic
 from medloop.teacher.failures import Failure
@@ -103,6 +104,9 @@ def read_verdict(reply: Reply, *, fence: str, question: str, answer: str) -> Tea
     form = read_form(reply, VerdictForm, fence)
     if missing := (CRITERIA.keys() - form.criteria.keys()) | (FAULTS.keys() - form.faults.keys()):
         raise Failure("verdict", f"the verdict lacks {', '.join(sorted(missing))}", usage=reply.usage)
+    quotes = [normalise_quote(entry.evidence) for entry in form.criteria.values() if entry.met and entry.evidence.strip()]
+    if len(quotes) > 1 and not any(quote in normalise_quote(answer) for quote in quotes):
+        raise Failure("verdict", "none of its quotations is from this answer", usage=reply.usage)
     return _check_evidence(form, question, answer)
 
 
@@ -111,13 +115,17 @@ def read_form(reply: Reply, kind: type[Form], fence: str) -> Form:
     try:
         form = kind.model_validate(strict_json(_strip_code_block(reply.content)))
     except (ValidationError, ValueError, RecursionError) as error:
-        problem = (
-            ", ".join(".".join(map(str, p["loc"])) for p in error.errors()) if isinstance(error, ValidationError) else "not JSON"
-        )
+        problem = ", ".join(map(_place, error.errors())) if isinstance(error, ValidationError) else "not JSON"
         raise Failure("verdict", f"the verdict does not have the required form ({problem[:120]})", usage=reply.usage) from None
     if form.check != fence:
         raise Failure("verdict", "the verdict does not have the check word of this request", usage=reply.usage)
     return form
+
+
+def _place(problem: ErrorDetails) -> str:
+    """Where a reply does not fit. A name that is not ours could repeat the patient's words."""
+    known = {*CRITERIA, *FAULTS, *VerdictForm.model_fields, *RubricEntry.model_fields, "answers", "id", "quote", "rank"}
+    return ".".join(str(part) if isinstance(part, int) or part in known else "?" for part in problem["loc"])
 
 
 def _strip_code_block(content: str) -> str:

@@ -3,6 +3,7 @@
 import email.utils
 import json
 import math
+import re
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -47,6 +48,7 @@ async def post(
         try:
             if response.status_code != 200:
                 raise _refusal(response.status_code, response.headers.get("retry-after"))
+            _check_type(response.headers.get("content-type", "application/json"))
             return parse(await _body(response, max_bytes))
         finally:
             await response.aclose()
@@ -56,6 +58,17 @@ async def post(
         raise Failure("timeout", type(error).__name__) from None
     except (httpx.HTTPError, httpx.StreamError) as error:
         raise Failure("connection", type(error).__name__) from None
+
+
+def _check_type(content_type: str) -> None:
+    """JSON in UTF-8: a page of a proxy or a body in another encoding is not read at all."""
+    kind, _, options = content_type.lower().partition(";")
+    charset = re.search(r"charset\s*=\s*[\"']?([\w-]+)", options)
+    if not re.fullmatch(r"\s*(?:application|text)/(?:[\w.-]+\+)?json\s*", kind) or (charset and charset[1] not in _UTF8):
+        raise Failure("unreadable", "the content type is not JSON in UTF-8")
+
+
+_UTF8 = ("utf-8", "utf8", "us-ascii")
 
 
 async def _body(response: httpx.Response, max_bytes: int) -> bytes:
@@ -72,6 +85,8 @@ async def _body(response: httpx.Response, max_bytes: int) -> bytes:
             raise Failure("unreadable", "broken compression") from None
         if len(body) > max_bytes or (unpack and unpack.unconsumed_tail):
             raise Failure("too_large", f"more than {max_bytes} bytes")
+    if unpack and (not unpack.eof or unpack.unused_data):
+        raise Failure("unreadable", "broken compression")
     return bytes(body)
 
 
@@ -85,6 +100,8 @@ def _refusal(status: int, retry_after: str | None) -> Failure:
         return Failure("rate", "status 429", retry_after=wait)
     if status in (408, 409) or status >= 500:
         return Failure("server", f"status {status}", retry_after=wait)
+    if status < 300:  # it may have worked, but this is not a chat completion
+        return Failure("unreadable", f"status {status}")
     return Failure("refused", f"status {status}")
 
 
@@ -97,18 +114,41 @@ def _seconds(text: str | None) -> float | None:
     except ValueError:
         try:
             value = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, ArithmeticError):
             return None
-    return max(0.0, value) if math.isfinite(value) else None
+    return min(max(0.0, value), _DAY_S) if math.isfinite(value) else None
 
 
-def strict_json(text: str | bytes) -> Any:
-    """JSON without NaN, infinity and repeated keys: each could hide a second verdict behind the first."""
-    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeats)
+_DAY_S = 86_400.0
+
+
+def strict_json(text: str) -> Any:
+    """JSON without repeated keys, which could hide a second verdict, and without numbers or letters that nothing else can read.
+
+    Refused with a ValueError: NaN, infinity (also as 1e309), integers of more than 18 digits, half a surrogate pair.
+    """
+    value = json.loads(
+        text, parse_constant=_refuse_constant, parse_float=_float, parse_int=_int, object_pairs_hook=_refuse_repeats
+    )
+    if "\\ud" in text.lower():  # UnicodeEncodeError is a ValueError
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
+
+
+def _float(digits: str) -> float:
+    if not math.isfinite(value := float(digits)):
+        raise ValueError("a number is too large")
+    return value
+
+
+def _int(digits: str) -> int:
+    if len(digits) > 18:
+        raise ValueError("a number is too large")
+    return int(digits)
 
 
 def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -119,30 +159,45 @@ def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse(body: bytes) -> Reply:
-    """A chat completion. A busy service sends blank lines and `: keep-alive` comments before it."""
-    text = body.decode("utf-8", "replace")
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(":")]
+    """A chat completion with one choice. A busy service sends blank lines and `: keep-alive` comments before it."""
     try:
-        completion = strict_json("\n".join(lines))
-        choice = completion["choices"][0]
-        content, model = choice["message"]["content"], completion["model"]
-        reason = choice.get("finish_reason") or ""
+        completion = strict_json(_without_keep_alives(body.decode("utf-8")))
+        [choice] = completion["choices"]
+        message, model, fingerprint = choice["message"], completion["model"], completion.get("system_fingerprint")
+        content, reason = message["content"], choice.get("finish_reason") or ""
+        usage = _usage(completion.get("usage"))
+        is_completion = completion.get("object", "chat.completion") == "chat.completion" and not completion.get("error")
+        is_answer = message.get("role", "assistant") == "assistant" and not message.get("tool_calls") and not choice.get("index")
+    except UnicodeDecodeError:
+        raise Failure("unreadable", "the body is not UTF-8") from None
     except (ValueError, RecursionError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise Failure("unreadable", f"no chat completion ({type(error).__name__})") from None
-    usage = _usage(completion.get("usage"))
-    if not isinstance(model, str) or not isinstance(content, str | None):
+    texts = isinstance(model, str) and isinstance(content, str | None) and isinstance(reason, str)
+    if not (texts and is_completion and is_answer):
         raise Failure("unreadable", "no chat completion (types)", usage=usage)
-    fingerprint = completion.get("system_fingerprint")
-    return Reply(content or "", model, fingerprint if isinstance(fingerprint, str) else None, str(reason), usage)
+    if fingerprint is not None and not (isinstance(fingerprint, str) and is_name(fingerprint)):
+        raise Failure("unreadable", "the fingerprint is malformed", usage=usage)
+    return Reply(content or "", model, fingerprint, reason, usage)
+
+
+def _without_keep_alives(text: str) -> str:
+    lines = text.split("\n")
+    start = next((n for n, line in enumerate(lines) if line.strip() and not line.startswith(":")), 0)
+    return "\n".join(lines[start:])
+
+
+def is_name(text: str) -> bool:
+    """Whether a service's text is a name that may be logged and printed: it could repeat a patient's words instead."""
+    return re.fullmatch(r"[\w.:/+@-]{1,100}", text, re.ASCII) is not None
 
 
 def _usage(counts: Any) -> Usage:
-    try:
-        prompt, out = int(counts["prompt_tokens"]), int(counts["completion_tokens"])
-        hit = int(counts.get("prompt_cache_hit_tokens") or 0)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    """The counts, unless one of them is not a whole number."""
+    if not isinstance(counts, dict):
         return Usage()
-    if prompt < 0 or out < 0:
+    prompt, out = counts.get("prompt_tokens"), counts.get("completion_tokens")
+    hit = counts.get("prompt_cache_hit_tokens") or 0
+    if not all(type(count) is int and count >= 0 for count in (prompt, out, hit)):
         return Usage()
-    hit = min(max(hit, 0), prompt)
+    hit = min(hit, prompt)
     return Usage(hit, prompt - hit, out, True)

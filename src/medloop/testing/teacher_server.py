@@ -23,6 +23,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from medloop.testing.teacher_faults import CATALOGUE, Exchange
+
 FAULTS = (
     "ok", "rate_short", "rate_long", "error_500", "no_balance", "bad_key", "hang", "drip", "blanks", "truncated", "bad_json",
     "html", "empty", "length", "nan", "out_of_range", "missing_field", "reset", "bomb", "huge", "twice", "wrong_model",
@@ -184,15 +186,17 @@ class TeacherServer:
                 self.in_flight += 1
                 self.most_in_flight = max(self.most_in_flight, self.in_flight)
                 try:
-                    await self._answer(self.fault(number), body, writer)
+                    await self._answer(self.fault(number), body, head, writer)
                 finally:
                     self.in_flight -= 1
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):  # cancelled when the server stops
             pass
         finally:
             writer.close()
 
-    async def _answer(self, fault: str, body: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, fault: str, body: dict[str, Any], head: str, writer: asyncio.StreamWriter) -> None:
+        if fault in CATALOGUE:
+            return await self._misbehave(fault, body, head, writer)
         assert fault in FAULTS, fault
         began = self._loop.time()
         raw = self._completion(fault, body)
@@ -220,6 +224,21 @@ class TeacherServer:
             return await self._huge(writer)
         await _send(writer, raw)
 
+    async def _misbehave(self, fault: str, body: dict[str, Any], head: str, writer: asyncio.StreamWriter) -> None:
+        kind, key = CATALOGUE[fault], re.search(r"authorization: Bearer (\S+)", head, re.IGNORECASE)
+        writer.write(kind.send(Exchange(json.loads(self._completion("ok", body)), key[1] if key else "")))
+        await writer.drain()
+        while kind.endless:
+            writer.write(kind.endless)
+            await writer.drain()
+            await asyncio.sleep(0)
+        if kind.then == "hang":
+            await asyncio.sleep(3600)
+        if kind.then == "abort":
+            writer.transport.abort()
+        if kind.then != "keep":
+            raise ConnectionError
+
     def _completion(self, fault: str, body: dict[str, Any]) -> bytes:
         prompt = body["messages"][-1]["content"]
         data = re.search(r"=== data (\w+) ===\n(.*)\n=== end \1 ===", prompt, re.DOTALL)
@@ -230,7 +249,8 @@ class TeacherServer:
             {"id": "x", "object": "chat.completion", "model": "another-model" if fault == "wrong_model" else self.model,
              "system_fingerprint": "fp_2" if fault == "new_fingerprint" else self.fingerprint,
              "choices": [{"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": text}}],
-             "usage": {"prompt_tokens": len(prompt) // 3 + 500, "completion_tokens": 200, "total_tokens": len(prompt) // 3 + 700,
+             "usage": {"prompt_tokens": len(prompt) // 3 + 500, "completion_tokens": max(200, len(text) // 5),
+                       "total_tokens": len(prompt) // 3 + 500 + max(200, len(text) // 5),
                        "prompt_cache_hit_tokens": 448, "prompt_cache_miss_tokens": len(prompt) // 3 + 52}},
             ensure_ascii=False,
         ).encode()  # fmt: skip

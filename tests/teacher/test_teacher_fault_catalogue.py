@@ -1,0 +1,24 @@
+"""Every fault of the catalogue: no traceback, no invented score, nothing wrong in the cache, no false booking, a line in the log."""
+
+from pathlib import Path
+
+import pytest
+
+from medloop.teacher.key_guard import KeyGuard
+from medloop.testing.fault_trial import KEY, try_fault
+from medloop.testing.teacher_faults import CATALOGUE
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_fault_of_the_service_ends_in_a_reason_and_an_honest_bill(name: str, tmp_path: Path) -> None:
+    assert try_fault(name, tmp_path).problems == []
+
+
+def test_the_catalogue_has_sixty_faults_and_more() -> None:
+    assert len(CATALOGUE) >= 60
+
+
+def test_ordinary_words_and_hashes_are_not_taken_for_the_key() -> None:
+    guard = KeyGuard(KEY)
+    assert not guard.is_repeated_in("Take 500 mg of paracetamol, sk-7f3c is a model name.", "0123456789abcdef" * 4)
+    assert not KeyGuard("k").is_repeated_in("knock") and not KeyGuard("").is_repeated_in("")
