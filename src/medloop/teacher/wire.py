@@ -8,7 +8,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import httpx
 
@@ -195,9 +195,13 @@ def _usage(counts: Any) -> Usage:
     """The counts, unless one of them is not a whole number."""
     if not isinstance(counts, dict):
         return Usage()
-    prompt, out = counts.get("prompt_tokens"), counts.get("completion_tokens")
-    hit = counts.get("prompt_cache_hit_tokens") or 0
-    if not all(type(count) is int and count >= 0 for count in (prompt, out, hit)):
+    names = ("prompt_tokens", "completion_tokens", "prompt_cache_hit_tokens")
+    prompt, out, hit = (counts.get(name, 0 if name == names[2] else None) for name in names)
+    if not (_is_count(prompt) and _is_count(out) and _is_count(hit)):
         return Usage()
     hit = min(hit, prompt)
     return Usage(hit, prompt - hit, out, True)
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return type(value) is int and value >= 0
