@@ -13,7 +13,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from medloop.testing.fault_trial import FaultTrial, try_fault
+from _fault_trial import FaultTrial, try_fault
 from medloop.testing.teacher_faults import CATALOGUE
 
 

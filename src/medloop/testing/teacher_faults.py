@@ -1,9 +1,8 @@
 """How a teacher's service can misbehave, as data: what it sends, and what the client must make of it.
 
     with TeacherServer(fault=lambda n: "gbk body"): ...        # each name of CATALOGUE is a fault of the loopback teacher
-    tried = try_fault("gbk body", folder)                      # one judgement against it: outcome, score, cache, money
 
-`benchmarks/teacher_faults.py` prints the table.
+`benchmarks/teacher_faults.py` tries them all and prints what became of each.
 """
 
 from __future__ import annotations
