@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from _fault_trial import FaultTrial, try_fault
+
 from medloop.testing.teacher_faults import CATALOGUE
 
 
