@@ -178,15 +178,16 @@ class JudgeWork:
             queue.put_nowait(None)
 
     def _scrubbed(self, index: int) -> ScrubbedItem | None:
+        """The item as it may leave; None, with a reason, where an identifier is left or the scrubber doubts its own work."""
         item = self.items[index]
         if item.answer is None:
             self.set_result(index, JudgeResult(item, None, "the model gave no answer"))
             return None
+        scrubber = Scrubber()
         try:
-            scrubber = Scrubber()
-            question = fence.sanitize(scrubber.scrub(item.question))
-            answer = fence.sanitize(scrubber.scrub(item.answer), like=item.question)
-            context = None if item.context is None else fence.sanitize(scrubber.scrub(item.context))
+            question = _outgoing(scrubber, item.question)
+            answer = _outgoing(scrubber, item.answer, like=item.question)
+            context = None if item.context is None else _outgoing(scrubber, item.context)
             return ScrubbedItem(question, answer, context)
         except Unscrubbable as problem:
             self.set_result(index, JudgeResult(item, None, f"not sent: {problem.kind}"))
@@ -221,6 +222,21 @@ class JudgeWork:
             named = judgement and judgement.model_copy(update={"prompt_id": item.prompt_id})
             self.set_result(index, JudgeResult(item, named, request.missing, cached))
         request.waiting.clear()
+
+
+def _outgoing(scrubber: Scrubber, text: str, like: str | None = None) -> str:
+    """The text as it may leave. What the fence makes readable (circled digits, wide letters) is scrubbed again."""
+    scrubbed = _certain(scrubber, text)
+    plain = fence.sanitize(scrubbed, like=like)
+    return plain if plain == scrubbed else _certain(scrubber, plain)
+
+
+def _certain(scrubber: Scrubber, text: str) -> str:
+    """The scrubbed text; Unscrubbable where a person should see it before it leaves."""
+    result = scrubber.assess(text)
+    if result.quarantined:
+        raise Unscrubbable("; ".join(result.reasons) or "an identifier may be left")
+    return result.cleaned
 
 
 def _list(entries: dict[str, tuple[float, str]]) -> str:
