@@ -19,18 +19,14 @@ def test_the_text_of_this_test_is_doubtful_but_can_be_scrubbed() -> None:
     assert assess(DOUBTFUL).doubt >= QUARANTINE and assess(DOUBTFUL).cleaned and assess(PLAIN).doubt < QUARANTINE
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [(DOUBTFUL, GOOD, None), (PLAIN, f"{GOOD} {DOUBTFUL}", None), (PLAIN, GOOD, DOUBTFUL)],
-    ids=["question", "answer", "context"],
-)
-def test_doubtful_text_is_not_sent_and_is_missing_with_its_reason(desk: Any, texts: tuple[str, str, str | None]) -> None:
-    question, answer, context = texts
+@pytest.mark.parametrize("texts", [(DOUBTFUL, None), (PLAIN, DOUBTFUL)], ids=["question", "context"])
+def test_doubtful_text_is_not_sent_and_is_missing_with_its_reason(desk: Any, texts: tuple[str, str | None]) -> None:
+    question, context = texts
     with TeacherServer() as server:
-        items = [JudgeItem("doubtful", question, answer, context), JudgeItem("plain", PLAIN, GOOD)]
+        items = [JudgeItem("doubtful", question, GOOD, context), JudgeItem("plain", PLAIN, f"{GOOD} {DOUBTFUL}")]
         run = judge_all(items, desk.config(server), key="k", files=desk.files)
         sent = str(server.seen)
-    assert server.requests == 1 and "зовут" not in sent and run.results[1].judgement
+    assert server.requests == 1 and "зовут" not in sent and run.results[1].judgement  # there the fence cuts it out first
     assert run.results[0].missing == "not sent: words in a script that the scrubber does not know"
     assert run.missing.total() == 1 and not any("зовут" in path.read_text() for path in Path(desk.folder).rglob("*.jsonl"))
 

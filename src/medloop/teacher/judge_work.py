@@ -225,15 +225,8 @@ class JudgeWork:
 
 
 def _outgoing(scrubber: Scrubber, text: str, like: str | None = None) -> str:
-    """The text as it may leave. What the fence makes readable (circled digits, wide letters) is scrubbed again."""
-    scrubbed = _certain(scrubber, text)
-    plain = fence.sanitize(scrubbed, like=like)
-    return plain if plain == scrubbed else _certain(scrubber, plain)
-
-
-def _certain(scrubber: Scrubber, text: str) -> str:
-    """The scrubbed text; Unscrubbable where a person should see it before it leaves."""
-    result = scrubber.assess(text)
+    """The text as it may leave; Unscrubbable where a person should see it before. The fence comes first: it makes digits plain."""
+    result = scrubber.assess(fence.sanitize(text, like=like))
     if result.quarantined:
         raise Unscrubbable("; ".join(result.reasons) or "an identifier may be left")
     return result.cleaned
