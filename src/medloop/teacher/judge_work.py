@@ -225,7 +225,7 @@ class JudgeWork:
 
 
 def _outgoing(scrubber: Scrubber, text: str, like: str | None = None) -> str:
-    """The text as it may leave; Unscrubbable where a person should see it first. The fence comes before: it makes digits plain."""
+    """The text as it may leave; Unscrubbable where a person should see it first. The fence comes before: digits become plain."""
     result = scrubber.assess(fence.sanitize(text, like=like))
     if result.quarantined:
         raise Unscrubbable("; ".join(result.reasons) or "an identifier may be left")
