@@ -5,27 +5,33 @@ from typing import Any
 
 import pytest
 
+from medloop.privacy.phi import foreign_ids
 from medloop.privacy.phi.chinese import places as chinese_places
+from medloop.privacy.phi.chinese import slots
 from medloop.privacy.phi.chinese import titled_names as chinese_titles
 from medloop.privacy.phi.chinese.names import SITUATIONS, NameCandidate, Situation, situation_of
+from medloop.privacy.phi.disguised import DISGUISES, Disguise
 from medloop.privacy.phi.english import places as english_places
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english import titled_names as english_titles
 from medloop.privacy.phi.english.candidates import RULES, CandidateRule, PhiCandidate, deciding_rule
 from medloop.privacy.phi.english.name_words import WORD_RULES, WordRule, rule_for
 from medloop.privacy.phi.find import find
+from medloop.privacy.phi.foreign_ids import FOREIGN_IDS, ForeignId
 from medloop.privacy.phi.normalize import fold
 from medloop.privacy.phi.numbers import NUMBER_KINDS, NumberKind, find_numbers
 from medloop.privacy.phi.patterns import PATTERNS, find_patterns
 from medloop.privacy.phi.patterns.left_over import LEFT_OVER, LeftOver, is_left_over
 from medloop.privacy.phi.patterns.pattern import PhiPattern
 from medloop.privacy.phi.rules import Finder
+from medloop.privacy.phi.scrub import assess
 
 FINDERS = (
     *english_titles.LABELLED,
     *english_titles.WITH_CAPITALS,
     *english_places.FINDERS,
     *chinese_titles.FINDERS,
+    *slots.FINDERS,
     *chinese_places.FINDERS,
 )
 
@@ -52,6 +58,19 @@ def test_a_number_is_of_its_kind(number: NumberKind) -> None:
     text, start, end = marked(number.example)
     assert number.is_valid(re.sub(r"\W", "", text[start:end]))
     assert list(find_numbers(text)) == [(start, end, number.kind)]
+
+
+@pytest.mark.parametrize("row", FOREIGN_IDS, ids=named)
+def test_a_foreign_id_is_found(row: ForeignId) -> None:
+    text, start, end = marked(row.example)
+    assert (start, end, "RECORD") in foreign_ids.find(text, sum(char.isdigit() for char in text))
+
+
+@pytest.mark.parametrize("row", DISGUISES, ids=named)
+def test_a_disguise_is_seen_and_the_text_held(row: Disguise) -> None:
+    assert row.may_hide(row.example)
+    assessment = assess(row.example)
+    assert assessment.quarantined or assessment.spans
 
 
 @pytest.mark.parametrize("form", LEFT_OVER, ids=named)

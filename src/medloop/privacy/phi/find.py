@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Collection
 
-from medloop.privacy.phi import mentions
+from medloop.privacy.phi import foreign_ids, mentions
+from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import names as chinese_names
 from medloop.privacy.phi.chinese import places as chinese_places
 from medloop.privacy.phi.chinese import titled_names as chinese_titles
@@ -56,10 +57,13 @@ def find(text: str, persons: Collection[str] = ()) -> list[PhiSpan]:
 
 def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
     plain = text.plain
-    spans = [*text.formed, *text.tagged[0], *english_titles.find(plain), *english_places.find(plain)]
+    guessed = {*text.tagged[0], *english_titles.find(plain)}
     if not plain.isascii():
-        spans += [*chinese_titles.find(plain), *chinese_places.find(plain)]
-        spans += [(start, _known_end(plain, start, end, persons), "NAME") for start, end in text.chinese[0]]
+        guessed.update(chinese_titles.find(plain))
+        guessed.update((start, _known_end(plain, start, end, persons), "NAME") for start, end in text.chinese[0])
+    spans = [*text.formed, *(span for span in guessed if not is_term(plain, span)), *english_places.find(plain)]
+    if not plain.isascii():
+        spans += chinese_places.find(plain)
     if not spans and not persons:
         return []
     spans += mentions.find(plain, [*persons, *(plain[start:end] for start, end, kind in spans if kind == "NAME")])
@@ -78,4 +82,5 @@ def find_structured(text: str) -> list[Span]:
 
 def _find_forms(folded: str) -> list[Span]:
     digits = len(_DIGIT.findall(folded))
-    return [*(find_numbers(folded) if digits >= MIN_DIGITS else ()), *find_patterns(folded, digits)]
+    numbers = find_numbers(folded) if digits >= MIN_DIGITS else ()
+    return [*numbers, *foreign_ids.find(folded, digits), *find_patterns(folded, digits)]

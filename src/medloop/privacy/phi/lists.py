@@ -1,8 +1,10 @@
 """Word and name lists of the scrubber, read once from assets/phi. tools/phi_lists.py rebuilds them."""
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 FOLDER = resources.files("medloop") / "assets" / "phi"
 
@@ -75,6 +77,37 @@ def word_lists() -> dict[str, str]:
         for word in special.split():
             letters.setdefault(word, set()).add(word_list)
     return {word: "".join(sorted(listed)) for word, listed in letters.items()}
+
+
+@cache
+def medical_words() -> frozenset[str]:
+    """English words of medicine and of talk in a surgery (in lower case) that are nobody by themselves."""
+    return frozenset(word for line in lines("medical_en.txt") for word in line.split())
+
+
+@cache
+def eponyms() -> frozenset[str]:
+    """Persons whose name is a sign, a score, a procedure or a fracture (in lower case), where such a word is beside it."""
+    return frozenset(word for line in lines("eponyms_en.txt") for word in line.split())
+
+
+class ChineseTerms(NamedTuple):
+    by_first_two: Mapping[str, tuple[str, ...]]
+    pairs: frozenset[str]
+    """Every two neighbouring characters of a term."""
+
+
+@cache
+def medical_terms_zh() -> ChineseTerms:
+    return chinese_terms(term for line in lines("medical_zh.txt") for term in line.split())
+
+
+def chinese_terms(terms: Iterable[str]) -> ChineseTerms:
+    groups: dict[str, tuple[str, ...]] = {}
+    for term in terms:
+        groups[term[:2]] = (*groups.get(term[:2], ()), term)
+    pairs = {term[index : index + 2] for group in groups.values() for term in group for index in range(len(term) - 1)}
+    return ChineseTerms(groups, frozenset(pairs))
 
 
 def lists_of(word: str) -> str:

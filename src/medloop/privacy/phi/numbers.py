@@ -13,7 +13,9 @@ _CHECKS = "10X98765432"
 _REGIONS = frozenset(
     "11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83 91".split()
 )
-_RUN = re.compile(r"(?<!\d)\+?\d(?:[ \-.·/]{0,3}\d){7,39}(?:[ -]?[Xx](?![A-Za-z0-9]))?")
+_RUN = re.compile(r"(?<!\d)\+?\d(?:[ \-.·/*_|]{0,3}\d){7,39}(?:[ -]?[Xx](?![A-Za-z0-9]))?")
+# 140-160/90-100: two ranges of a blood pressure.
+_RANGES = re.compile(r"\d{2,3}-\d{2,3} ?/ ?\d{2,3}-\d{2,3}(?!\d)")
 MIN_DIGITS = 8  # of a run
 _LONG = 9  # so many digits in one piece are not a dose, a laboratory value or a year: removed even if nothing explains them
 _MOST_GROUPS = 8  # neighbouring groups of digits that are tried as one number
@@ -24,8 +26,8 @@ def is_resident_id(digits: str) -> bool:
     if digits[:2] not in _REGIONS:
         return False
     if len(digits) == 15 and digits.isdigit():
-        return _is_date("19" + digits[6:12])
-    if len(digits) != 18 or not digits[:17].isdigit() or not _is_date(digits[6:14]):
+        return is_day("19" + digits[6:12])
+    if len(digits) != 18 or not digits[:17].isdigit() or not is_day(digits[6:14]):
         return False
     total = sum(int(digit) * weight for digit, weight in zip(digits, _WEIGHTS, strict=False))
     return _CHECKS[total % 11] == digits[17].upper()
@@ -48,7 +50,8 @@ def luhn(digits: str) -> bool:
     return (sum(doubled) + sum(int(digit) for digit in digits[-1::-2])) % 10 == 0
 
 
-def _is_date(digits: str) -> bool:
+def is_day(digits: str) -> bool:
+    """Year, month and day in eight digits."""
     try:
         day = date(int(digits[:4]), int(digits[4:6]), int(digits[6:8]))
     except ValueError:
@@ -73,6 +76,8 @@ NUMBER_KINDS = (  # the first that is valid gives the kind
 def find_numbers(folded: str) -> Iterator[Span]:
     """Runs of digits that are one of the kinds above, alone or in part; other digits in one long piece are a NUMBER."""
     for run in _RUN.finditer(folded):
+        if _RANGES.fullmatch(run[0]):
+            continue
         kind = _kind_of(re.sub(r"[^\dXx]", "", run[0]))
         if kind:
             yield run.start(), run.end(), kind

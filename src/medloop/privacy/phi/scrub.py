@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from medloop.privacy.phi import mentions
+from medloop.privacy.phi import disguised, mentions
+from medloop.privacy.phi.chinese import slots
 from medloop.privacy.phi.english import tagged_spans
 from medloop.privacy.phi.find import PLACEHOLDER, PreparedText, find_in
 from medloop.privacy.phi.normalize import fold, remove_invisible
@@ -108,6 +109,8 @@ class Scrubber:
         first: list[PhiSpan] | None = None
         for _ in range(_ROUNDS):
             self._last = PreparedText(text, check)
+            if first is None and disguised.SPELLED_OUT.search(self._last.plain):
+                raise Unscrubbable("a number or an address that could not be removed")
             spans = find_in(self._last, self.persons.placeholders)
             check()
             first = spans if first is None else first
@@ -162,5 +165,9 @@ def _doubts(text: PreparedText) -> Iterator[tuple[float, str]]:
         word = 0.9
     yield word, "a word that may be a name, a place or an organisation"
     yield min(1.0, _CHINESE_WEIGHT * text.chinese[1]), "characters that may be a Chinese name"
+    if slots.doubtful(text.plain):
+        yield 0.85, "an ordinary word where a name is expected"
+    if disguised.may_hide(text.plain):
+        yield 0.95, disguised.REASON
     if not text.plain.isascii() and _OTHER_SCRIPT.search(text.plain):
         yield 0.9, "words in a script that the scrubber does not know"

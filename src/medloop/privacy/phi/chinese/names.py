@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from medloop.privacy.phi import lists
+from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese.network import NameNetwork, ids_of, load
 
 _HAN = re.compile(r"[\u3400-\u9fff]")
@@ -23,6 +24,7 @@ _COMMENT = 60  # characters; in a text so short, a cheap look may save the netwo
 NEVER = 2.0  # no network is as sure as that
 _SIGNS = "，。：；、,:;（）() \n"
 _BEFORE_SURNAME = "老小阿姓大"
+_FUNCTION = "的是和了在也有不我你他她就都来去说到与及请找给对跟同让叫把被这那又还已从为将想要能可后前上下时一"
 _PATIENT = frozenset(("患者", "病人", "患儿", "产妇", "家属", "死者", "伤者"))
 _CHILD_WORDS = frozenset(("儿子", "儿童", "儿科", "儿女", "儿媳", "儿时", "儿茶"))
 _TITLE = re.compile(
@@ -36,11 +38,12 @@ _BEHIND_SURNAME = re.compile(
 # Who somebody is, right before the name.
 _ROLE = re.compile(
     "(?:姓名|[弟妹哥姐姑舅]{2}|姨妈|伯母|婶婶|丈夫|妻子|爱人|老公|老婆|儿子|女儿|同事|朋友|同学|护工|家属|邻居|保姆|男友|女友|助手|术者|一助|二助|陪护|访者|询者"
-    "|申请人|投诉人|联系人|监护人|代理人|侄子|外甥|孙子|孙女|儿媳|女婿|母亲|父亲|妈妈|爸爸|奶奶|爷爷|外婆|外公|老师|叫|名叫|叫做|死者|伤者|房东|司机|工友|战友|室友|队友|[：:] ?)$"
+    "|表[哥弟姐妹]|堂[哥弟姐妹]|姐夫|妹夫|舅妈|[大二三四小][姨叔舅姑]|岳[父母]|太太|闺女|老伴|侄女|甥女|村医|护理员|护师|教授|大夫|我爸|我妈|器械|麻醉|巡回|患儿|孕妇|产妇|转告|转入|新收|\d床|通知|感谢|随访|申请人|投诉人|投诉者|联系人|监护人|代理人|侄子|外甥|孙子|孙女|儿媳|女婿|母亲|父亲|妈妈|爸爸|奶奶|爷爷|外婆|外公|老师|叫|名叫|叫做|死者|伤者|房东|司机|工友|战友|室友|队友|[：:] ?)$"
 )
 # What persons do or are, right behind the name.
 _SAYS = re.compile("觉得|认为|说|表示|讲|反映|提到|问|告诉|要求|希望|担心|建议|反馈|来电|打来|诉|称")
 _PERSON_BEHIND = re.compile(rf"{_SAYS.pattern}|{_TITLE.pattern}|[，,（( ]?(?:男|女)[，,。 )）]|[，,（( ]?\d{{1,3}}岁")
+_TITLED_BEHIND = re.compile(rf"{_TITLE.pattern}|[，,（( ]?(?:男|女)[，,。 )）]|[，,（( ]?\d{{1,3}}岁")
 # A week, a company, a speaker's own: the surname belongs to the character before it.
 _WORD_ACROSS = re.compile(
     "[上下本每这那一二两三四五六七八九十几多双单半]周|[我贵公该]司|[分小一]时|[不未]曾|[同每]房|[医]师|[小厅]车|[过全日历工]程|[不]安|[可]能"
@@ -55,6 +58,9 @@ _RECORD = re.compile(
     r"|交班|转账|退款|参保|身份证|手机|电话|住院号|门诊号|病历号|病案号|挂号|的号|我(?:爱人|丈夫|妻子|外甥|同事)|护士|助手|执笔|伤者"
     r"|见证|\d{7}|[患病][者人][^的可应有在，,。]{2,3}[，,]|尊敬的|投诉|转告|陪同|先生|女士|@"
 )
+
+
+_PERSON_WORD = re.compile("叫|请|患儿|产妇|孕妇|病人|患者|闺女|儿子|女儿|侄|甥|大叔|大爷|大妈|阿姨|主刀|一助|·")
 
 
 def find(text: str, about_person: bool = False, network: NameNetwork | None = None) -> tuple[list[tuple[int, int]], float]:
@@ -79,7 +85,7 @@ def find(text: str, about_person: bool = False, network: NameNetwork | None = No
 
 def _may_name_somebody(text: str) -> bool:
     """Whether there is a word of records, or a surname that belongs to no ordinary word."""
-    if _RECORD.search(text):
+    if _RECORD.search(text) or _PERSON_WORD.search(text):
         return True
     single, double = _surnames()
     words = ordinary_words()
@@ -117,17 +123,17 @@ def _grow(
 
 def _whole(text: str, start: int, end: int) -> tuple[int, int]:
     """With the surname before it, without a title, and a surname without a title with one character more."""
-    if start and not _surname_length(text, start):
-        if _surname_length(text, start - 1) == 1:
+    if start and not surname_length(text, start):
+        if surname_length(text, start - 1) == 1:
             start -= 1
-        elif start > 1 and _surname_length(text, start - 2) == 2:
+        elif start > 1 and surname_length(text, start - 2) == 2:
             start -= 2
     for index in range(start + 1, end):
         if _TITLE.match(text, index):
             return start, index
     if end - start == 2 and text[end : end + 1] == "儿" and text[end : end + 2] not in _CHILD_WORDS:
         end += 1
-    if end - start == 1 and end < len(text) and _surname_length(text, start) and _HAN.match(text[end]):
+    if end - start == 1 and end < len(text) and surname_length(text, start) and _HAN.match(text[end]):
         end += not (_BEHIND_SURNAME.match(text, end) or (start and text[start - 1] in _BEFORE_SURNAME))
     return start, end
 
@@ -140,7 +146,12 @@ def _choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool)
         threshold = _threshold(text, start, end, in_record)
         if best >= threshold:
             names.append((start, end))
-        elif end - start > 1 and threshold < NEVER and not _is_everyday(text, start, end):
+        elif (
+            end - start > 1
+            and threshold < NEVER
+            and not _is_everyday(text, start, end)
+            and not is_term(text, (start, end, "NAME"))
+        ):
             nearest = max(nearest, best / threshold)
     return names, nearest
 
@@ -153,7 +164,7 @@ class NameCandidate:
     def __init__(self, text: str, start: int, end: int) -> None:
         self.text, self.start, self.end, self.size = text, start, end, end - start
         self.has_role = start > 1 and _ROLE.search(text, max(0, start - 4), start) is not None
-        self.has_surname = _surname_length(text, start) > 0
+        self.has_surname = surname_length(text, start) > 0
         self.is_blocked = _begins_blocked_word(text, start) or _is_across_word(text, start)
 
     def behind(self, count: int = 1) -> str:
@@ -172,6 +183,30 @@ class Situation(NamedTuple):
     """The probability from which the candidate is a name."""
     in_record: float
     """The same in a record or letter about a person."""
+
+
+def _is_led(name: NameCandidate) -> bool:
+    """Whether a role before it, a title, sex or age behind it, or signs to both sides say that this is a person."""
+    if name.has_role and name.before() not in ":： ":
+        return True
+    if name.before(2) in _PATIENT and name.behind() in _SIGNS:
+        return True
+    if _TITLED_BEHIND.match(name.text, name.end):
+        return True
+    return name.size > 2 and name.behind() in _SIGNS and name.before() in _SIGNS
+
+
+def _is_in_frequent_pair(name: NameCandidate) -> bool:
+    """Whether it is, or is cut out of, characters that often stand side by side: 矫正, (亲)戚家, 许多(水)."""
+    if _is_led(name):
+        return False
+    text, start, end = name.text, name.start, name.end
+    return (
+        is_pair(text, start)
+        or (name.size > 2 and (is_pair(text, end - 2, often=True) or is_term(text, (start + 1, end, "NAME"))))
+        or (start > 0 and text[start - 1] not in _FUNCTION and is_pair(text, start - 1))
+        or (name.size < 3 and text[end : end + 1] not in _FUNCTION and is_pair(text, end - 1, often=True))
+    )
 
 
 def _is_long_blocked(name: NameCandidate) -> bool:
@@ -239,14 +274,15 @@ SITUATIONS = (
     Situation("term and one character more, between signs", "患者{高热明}，", _is_blocked_alone, 0.9, 0.9),
     Situation("term that begins with a surname", "{高敏}体质", lambda name: name.is_blocked, NEVER, NEVER),
     Situation("no surname, with a term inside", "此{刻高热}", _has_blocked_inside, NEVER, NEVER),
-    Situation("no surname", "找{扎西}看病", lambda name: not name.has_surname, 0.85, 0.6),
+    Situation("part of a frequent pair of characters", "牙齿{矫正}器", _is_in_frequent_pair, NEVER, NEVER),
+    Situation("no surname", "找{扎西}看病", lambda name: not name.has_surname, 0.95, 0.7),
     Situation("name that is hidden already", "{郑某}来诊", _is_hidden, NEVER, NEVER),
     Situation("surname behind 老 or 小", "，老{汪}来了", _is_nickname, 0.5, 0.5),
     Situation("surname alone", "问{汪}吧", _is_bare_surname, 0.9, 0.9),
     Situation("weekday, wish or town", "{金华}人", _is_weekday_wish_or_town, 0.97, 0.97),
-    Situation("ordinary word of three characters", "买{植物油}吧", lambda name: name.size >= 3 and _is_word(name), 0.97, 0.97),
+    Situation("ordinary word of three characters", "，{植物油}，", lambda name: name.size >= 3 and _is_word(name), 0.97, 0.97),
     Situation("ordinary word behind a role", "我同事{文安}", lambda name: name.has_role and _is_word(name), 0.15, 0.15),
-    Situation("ordinary word", "很{舒心}", _is_word, 0.95, 0.8),
+    Situation("ordinary word", "很{舒心}", _is_word, NEVER, 0.9),
     Situation("somebody who says something", "但{彭龙}觉得", _says_something, 0.06, 0.06),
     Situation("behind a role", "一助{彭龙}", lambda name: name.has_role, 0.12, 0.12),
     Situation("part of an ordinary word", "{高挑明}吧", _is_in_word, 0.93, 0.5),
@@ -277,10 +313,10 @@ def _is_across_word(text: str, start: int) -> bool:
 def _is_everyday(text: str, start: int, end: int) -> bool:
     """Whether this is, begins with or ends in an ordinary word, or has no surname: not a reason to hold a text back."""
     words = ordinary_words()
-    return any(text[start:last] in words for last in range(start + 2, end + 3)) or not _surname_length(text, start)
+    return any(text[start:last] in words for last in range(start + 2, end + 3)) or not surname_length(text, start)
 
 
-def _surname_length(text: str, start: int) -> int:
+def surname_length(text: str, start: int) -> int:
     """How many characters of a surname stand here: 0, 1 or 2."""
     single, double = _surnames()
     return 2 if text[start : start + 2] in double else int(text[start : start + 1] in single)
@@ -288,13 +324,32 @@ def _surname_length(text: str, start: int) -> int:
 
 @lru_cache(maxsize=1)
 def _surnames() -> tuple[frozenset[str], frozenset[str]]:
-    surnames = [*lists.lines("surnames_zh.txt"), *"阚楼逄亓衣郏缑苌琚隗鄂粘邴"]  # the last are too rare to be learned from
+    surnames = [
+        *lists.lines("surnames_zh.txt"),
+        *"阚楼逄亓衣郏缑苌琚隗鄂粘邴乜弓展厍覃",
+        *"鲜于 第五 闾丘 呼延 澹台 公冶 宗政 濮阳 淳于 太叔 申屠 仲孙 轩辕 钟离 宇文 长孙 相里 厍狄 公羊 谷梁 拓跋 端木 百里 东郭 梁丘 左丘 万俟 闻人 夏侯 赫连 尉迟".split(),
+    ]  # the last are too rare to be learned from
     return frozenset(s for s in surnames if len(s) == 1), frozenset(s for s in surnames if len(s) == 2)
 
 
 @lru_cache(maxsize=1)
 def _blocked_words() -> frozenset[str]:
     return frozenset(word for line in lists.lines("never_zh.txt") for word in line.split())
+
+
+@lru_cache(maxsize=1)
+def _pairs() -> tuple[frozenset[str], frozenset[str]]:
+    often, seldom = set[str](), set[str]()
+    for line in lists.lines("pairs_zh.txt"):
+        first, rest = line[0], line[1:].partition(" ")
+        often.update(first + second for second in rest[0])
+        seldom.update(first + second for second in rest[2])
+    return frozenset(often), frozenset(often | seldom)
+
+
+def is_pair(text: str, start: int, *, often: bool = False) -> bool:
+    """Whether these two characters stand side by side in several medical texts (`often`: in very many), so are a word."""
+    return text[start : start + 2] in _pairs()[not often]
 
 
 @lru_cache(maxsize=1)

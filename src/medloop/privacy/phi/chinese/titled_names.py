@@ -1,4 +1,4 @@
-"""Chinese names that a title or a label gives away; `names.py` finds the others."""
+"""Chinese names that a title or a form gives away; `slots.py` and `names.py` find the others."""
 
 # ruff: noqa: E501  patterns in long lines are easier to read than in pieces
 import re
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from medloop.privacy.phi import lists
+from medloop.privacy.phi.chinese import slots
 from medloop.privacy.phi.rules import Finder
 from medloop.privacy.phi.spans import Span
 
@@ -70,6 +71,6 @@ FINDERS = (
 
 
 def find(folded: str) -> Iterator[Span]:
-    for finder in FINDERS:
+    for finder in (*FINDERS, *slots.FINDERS):
         for start, end in finder.find(folded):
             yield start, end, finder.kind

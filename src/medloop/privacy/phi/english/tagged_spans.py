@@ -9,7 +9,7 @@ from typing import NamedTuple
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_word_phi
 from medloop.privacy.phi.english.tagger import TAGS, LetterCase, Scores, Token
-from medloop.privacy.phi.lists import FREQUENT, WordList, is_listed, tier
+from medloop.privacy.phi.lists import FREQUENT, WordList, eponyms, is_listed, medical_words, tier
 from medloop.privacy.phi.spans import Span
 
 DOUBTLESS = -60.0  # a word so far from being removed is not a reason to doubt
@@ -96,7 +96,7 @@ def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float
     is_medical, mixed_case = part.is_medical, tagger.case_of(part.text) == LetterCase.MIXED
     for token, margin in zip(part.tokens, margins, strict=True):
         word = token.word
-        if margin <= best or margin <= DOUBTLESS or not word[0].isalpha() or _is_frequent(word):
+        if margin <= best or margin <= DOUBTLESS or not word[0].isalpha() or _is_frequent(word) or _is_medical(word):
             continue
         if mixed_case and word.isupper() and len(word) < 6:  # INR, MRI
             continue
@@ -110,11 +110,16 @@ def _is_frequent(word: str) -> bool:
     return len(word) < 3 or tier(word.lower()) in FREQUENT
 
 
+@lru_cache(maxsize=32_768)
+def _is_medical(word: str) -> bool:
+    return word.lower() in medical_words() or word.lower() in eponyms()
+
+
 def capital_left(folded: str) -> bool:
     """Whether a capitalized word is left inside a sentence that is not a month, nation, country, title or medical term.
 
     Where somebody has been removed already, it may be a person or a place too."""
-    return any(not is_listed(word.lower(), _NOBODY) for word in _CAPITALIZED.findall(folded))
+    return any(not is_listed(word.lower(), _NOBODY) and not _is_medical(word) for word in _CAPITALIZED.findall(folded))
 
 
 def parts_of(folded: str, known: Sequence[Span]) -> Iterator[LatinPart]:

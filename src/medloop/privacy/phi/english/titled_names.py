@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from functools import partial
 
 from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, is_phrase, name_end, small_name_end
-from medloop.privacy.phi.lists import NAMES, WordList, is_listed
+from medloop.privacy.phi.lists import NAMES, ORDINARY, WordList, is_listed, medical_words, tier
 from medloop.privacy.phi.rules import Finder
 from medloop.privacy.phi.spans import Span
 
 _CAP = r"[A-ZÀ-ÖØ-ÞĀ-Ž][a-zß-öø-ÿā-ž'’\-]{1,20}(?:[A-Z][a-zß-öø-ÿā-ž]{1,20})?"
 _WHOLE = rf"(?:(?:{_CAP}|[A-Z]\.?|van|von|der|den|de|la|le|di|bin|al)[ \-]){{0,3}}{_CAP}"
-_FULL = rf"{_CAP}(?: [A-Z]\.?)?(?: (?:(?:van|von|de|la|del|di|bin|al|da|dos|el) ){{0,2}}{_CAP}){{0,2}}"
+_FULL = rf"{_CAP}(?: [A-Z]\.?)?(?: (?:(?:Ó|Ní|Nic|Mac|Ua|ibn|binti|van|von|de|la|del|di|bin|al|da|dos|el) ){{0,2}}{_CAP}){{0,2}}"
 _TITLE = "Dr|Mr|Mrs|Ms|Miss|Mx|Prof|Professor|Doctor|Nurse|Sister"
-_LABEL = "[Pp]atient|[Nn]ame|[Aa]ttending|[Pp]hysician|[Pp]rovider|[Ss]urgeon|[Gg]uardian|[Ee]mergency contact|[Ss]igned(?: by)?"
+_LABEL = "[Cc]aller|[Ii]nterpreter|[Ii]nformant|[Aa]uthor|[Ww]itness|[Rr]esident|[Nn]urse|[Nn]ext of kin|[Cc]ontact|[Pp]atient|[Nn]ame|[Aa]ttending|[Pp]hysician|[Pp]rovider|[Ss]urgeon|[Gg]uardian|[Ee]mergency contact|[Ss]igned(?: by)?"
 _KIN = "wife|husband|son|daughter|mother|father|mom|dad|grandmother|grandfather|brother|sister|child|partner|friend"
 
 
@@ -102,8 +102,17 @@ _PHRASAL_VERB = re.compile(
 )
 _DEGREES = ("MD", "M.D.", "RN", "LPN", "DO", "PhD", "NP", "PA", "CNA", "PharmD", "DPT", "LCSW")
 _BEFORE_DEGREE = re.compile(rf"(?P<name>{_FULL})(?=,? (?:MD|M\.D\.|RN|LPN|DO|PhD|NP|PA|PA-C|CNA|PharmD|DPT|LCSW)\b)")
+_SPEAKS = re.compile(
+    r",? (?:reports|denies|states|complains|complained|endorses|says|tolerated|attended|needs|wants)\b|['’]s (?:blood|pressure|sugar|pain|labs?|wife|husband|mother|father)\b"
+)
+_NICKNAME = re.compile(
+    r"(?:known as|goes by|nicknamed|prefers(?: to be called)?|called) [\"“‘'](?P<name>[A-Z][a-z]{1,15})[\"”’']"
+)
+_CAPITALS_FIRST = re.compile(
+    r"(?:^|[.!?:\n] )(?P<name>[A-Z][A-Z'’]{2,20}(?:-[A-Z]{2,20})?(?: [A-Z]\.?)? [A-Z][A-Z'’]{2,20}(?:-[A-Z]{2,20})?)(?= (?:has|had|was|is|reports|denies|came|presents|needs|called)\b)"
+)
 _SUBJECT = re.compile(
-    rf"(?:^|[\n\"“] ?|[.!?] )(?P<name>{_FULL})(?=,? (?:is|was|has|had|called|calls|came|says|said|states|reports|denies|needs|wants|lives|please)\b)"
+    rf"(?:^|[\n\"“] ?|[.!?] )(?P<name>{_FULL})(?=['’]s [a-z]|,? (?:tolerated|attended|complains|complained|endorses|is|was|has|had|called|calls|came|says|said|states|reports|denies|needs|wants|lives|please)\b)"
 )
 _TWO_CAPITALIZED = re.compile(rf"\b(?P<name>{_CAP} (?:[A-Z]\.? )?{_CAP})(?![A-Za-z\-])")
 _IN_CAPITALS = re.compile(r"(?<![A-Z,] )\b(?P<name>[A-Z][A-Z'’\-]{2,20}, [A-Z][A-Z'’\-]{2,20}(?: [A-Z]\b\.?)?)(?!,? [A-Z]{2})")
@@ -161,7 +170,18 @@ def _find_before_degree(text: str) -> Iterator[tuple[int, int]]:
 
 def _find_subjects(text: str) -> Iterator[tuple[int, int]]:
     for match in _SUBJECT.finditer(text):
-        yield from _name_in(text, match, expected=False)
+        yield from _name_in(text, match, expected=_SPEAKS.match(text, match.end("name")) is not None)
+
+
+def _find_nicknames(text: str) -> Iterator[tuple[int, int]]:
+    yield from (match.span("name") for match in _NICKNAME.finditer(text))
+
+
+def _find_capitals_first(text: str) -> Iterator[tuple[int, int]]:
+    for match in _CAPITALS_FIRST.finditer(text):
+        words = [word.lower() for word in re.findall(r"[A-Z'’]{3,}", match["name"])]
+        if not all(tier(word) in ORDINARY or word in medical_words() or is_listed(word, _TERMS_AND_MONTHS) for word in words):
+            yield match.span("name")
 
 
 def _find_listed(text: str) -> Iterator[tuple[int, int]]:
@@ -221,6 +241,8 @@ WITH_CAPITALS = (
     Finder("before a degree", "NAME", ("Report called to {Summer}, RN",), _find_before_degree),
     Finder("first name at the beginning of a sentence", "NAME", ("Fine. {Cornelia} called twice",), _find_subjects),
     Finder("first name and surname from the lists", "NAME", ("near {Olivia Guthrie} there",), _find_listed),
+    Finder("nickname between quotes", "NAME", ('she goes by "{Teddy}" here',), _find_nicknames),
+    Finder("in capitals before a verb", "NAME", ("{WILHELMINA ASHGROVE-TULL} has a cough",), _find_capitals_first),
     Finder("surname first, in capitals", "NAME", ("Specimen labeled {OYELARAN, FEMI} was clotted",), _find_in_capitals),
     Finder("hyphenated syllables", "NAME", ("Interpreter {Min-ji} present",), _find_hyphenated),
     *IN_SMALL_LETTERS,

@@ -36,6 +36,8 @@ DATES = (
             rf"\b(?:{_BEFORE_DATE}) (?:the )?(?P<phi>{_MONTH_NAME} {_DAY}{_ORDINAL}){_NO_AMOUNT}", digits=1, flags=re.I, month=True),
     pattern("whole month name and day", "DATE", "Visit: {April 2nd}",
             rf"\b{_LONG_MONTH} {_DAY}{_ORDINAL}{_NO_AMOUNT}", digits=1, month=True),
+    pattern("month name and ordinal", "DATE", "again {Jan 4th}",
+            rf"\b{_MONTH_NAME} {_DAY}(?:st|nd|rd|th)\b", digits=1, month=True),
     pattern("day before the month name", "DATE", "the {14th of March}",
             rf"(?<![\d.]){_DAY}{_ORDINAL}(?: of)? {_MONTH_NAME}(?:,? {_YEAR})?(?![A-Za-z\d])", digits=1, month=True),
     pattern("day, month name and year in one piece", "DATE", "seen {14-Mar-2023}",
