@@ -241,7 +241,9 @@ def _scrubbed(sample: Sample) -> Sample | None:
     try:
         if sample.answer is None:
             return None
-        return sample.model_copy(update={"question": scrubber.scrub(sample.question), "answer": scrubber.scrub(sample.answer)})
+        return sample.model_copy(
+            update={"question": scrubber.release(sample.question), "answer": scrubber.release(sample.answer)}
+        )
     except Unscrubbable:
         return None
 

@@ -165,7 +165,9 @@ def test_a_text_found_clean_is_looked_over_again_only_after_a_name(monkeypatch: 
     scrubbed: list[str] = []
     monkeypatch.setattr(Scrubber, "scrub", lambda self, text: scrubbed.append(text) or text)
     assert cleaner.scrub([text], Scrubber()) == [text] and scrubbed == []
-    assert cleaner.scrub([text], Scrubber(persons={"Rest": "[NAME_1]"})) == [text] and scrubbed == [text]
+    known = Scrubber()
+    known.persons.add("Rest", "[NAME_1]")
+    assert cleaner.scrub([text], known) == [text] and scrubbed == [text]
     assert cleaner.scrub(["Never seen before."], Scrubber()) and scrubbed[1:] == ["Never seen before."]
 
 

@@ -194,7 +194,7 @@ def test_what_cannot_be_scrubbed_is_refused(fill: Fill, workspace: Path, monkeyp
     def refuse(self: object, text: str) -> str:
         raise review_form.Unscrubbable("a number")
 
-    monkeypatch.setattr(review_form.Scrubber, "scrub", refuse)
+    monkeypatch.setattr(review_form.Scrubber, "release", refuse)
     with pytest.raises(InputError, match="row 4: corrected_answer contains a number"):
         medloop("inspect", "--import", str(fill((3, BAD))))
     assert not (workspace / "data/rl/inspection.jsonl").exists()

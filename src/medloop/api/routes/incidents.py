@@ -21,7 +21,7 @@ from medloop.contracts import Incident
 from medloop.contracts.dataset import Language
 from medloop.feedback import incidents
 from medloop.feedback.submit.bodies import Id
-from medloop.privacy.phi.scrub import Scrubber
+from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.store.db import Store
 from medloop.store.records import incident_rows
 from medloop.store.records.incident_rows import PROPOSERS, IncidentFilter, IncidentState, Step
@@ -31,6 +31,7 @@ router = APIRouter(prefix="/api/v1/rlhf", tags=["incidents"])
 Json = dict[str, Any]
 READERS = ("clinician", "engineer", "auditor", "admin")
 TEXT_READERS = frozenset({"clinician"})
+WITHHELD = "[withheld, it may name a person · 可能含个人信息，未显示]"
 IncidentReader = Annotated[Caller, Depends(allow(*READERS, scope="incidents"))]
 IncidentCloser = Annotated[Caller, Depends(allow(*PROPOSERS, scope="incidents"))]
 IncidentId = Annotated[str, InPath(max_length=200)]
@@ -66,9 +67,16 @@ class ConfirmBody(BaseModel):
 
 
 def notes_for(caller: Caller, incident: Incident) -> list[str]:
-    """The note of each step; who may not read patient text gets them scrubbed."""
+    """The note of each step; who may not read patient text gets them scrubbed, and none that is doubtful."""
     notes = list(incident.notes or ("",) * len(incident.steps))
-    return notes if caller.role in TEXT_READERS else [Scrubber().scrub(note) for note in notes]
+    return notes if caller.role in TEXT_READERS else [_released(note) for note in notes]
+
+
+def _released(note: str) -> str:
+    try:
+        return Scrubber().release(note)
+    except Unscrubbable:
+        return WITHHELD
 
 
 @router.get("/incidents", response_model=PageOut, responses=ERRORS)

@@ -360,7 +360,7 @@ def _top(round_: TrainingRound, count: int) -> Iterator[TopAnswer | None]:
     for value, row in ranked[:count]:
         scrubber = Scrubber()
         try:
-            question, answer = scrubber.scrub(row.question), scrubber.scrub(row.answer or "")
+            question, answer = scrubber.release(row.question), scrubber.release(row.answer or "")
         except Unscrubbable:
             yield None
             continue

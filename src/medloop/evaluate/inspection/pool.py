@@ -150,8 +150,8 @@ def _fill(pool: AnswerPool, scored: Sequence[tuple[Path, Sample, Reward]], works
     for path, sample, reward in scored:
         scrubber = Scrubber()
         try:
-            question = scrubber.scrub(sample.question)
-            text = None if sample.answer is None else scrubber.scrub(sample.answer)
+            question = scrubber.release(sample.question)
+            text = None if sample.answer is None else scrubber.release(sample.answer)
         except Unscrubbable:
             pool.unscrubbable += 1
             continue

@@ -202,7 +202,7 @@ def _scrubbed(cells: Mapping[str, str], problems: list[str]) -> dict[str, str | 
     scrubber, texts = Scrubber(), dict[str, str | None]()
     for name in ("corrected_answer", "comment"):
         try:
-            texts[name] = scrubber.scrub(cells[name].strip()) or None
+            texts[name] = scrubber.release(cells[name].strip()) or None
         except Unscrubbable as problem:
             texts[name] = None
             problems.append(f"{name} contains {problem.kind}")

@@ -22,7 +22,7 @@ from medloop.privacy.phi.normalize import fold, remove_invisible
 from medloop.privacy.phi.patterns.left_over import is_left_over
 from medloop.privacy.phi.spans import PhiSpan
 
-VERSION = "4"
+VERSION = "5"
 QUARANTINE = 0.8  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
 
 _CHINESE_WEIGHT = 1.7  # characters half as likely to be a name as those that are removed are reason enough for quarantine
@@ -73,6 +73,13 @@ class Scrubber:
         """The text with placeholders; raises Unscrubbable when something is left."""
         cleaned, _ = self._clean(text)
         return cleaned
+
+    def release(self, text: str) -> str:
+        """The text with placeholders, for a reader or a file outside; raises Unscrubbable when it is doubtful, too."""
+        assessment = self.assess(text)
+        if assessment.quarantined:
+            raise Unscrubbable(assessment.reasons[0])
+        return assessment.cleaned
 
     def assess(self, text: str) -> Assessment:
         """Like `scrub`, but never raises: says how likely something was missed instead."""

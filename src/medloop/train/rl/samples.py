@@ -33,10 +33,10 @@ def append(path: Path, step: int, experience: Experience, rows: Mapping[int, Map
     for row, more in rows.items():
         scrubber = Scrubber()
         with suppress(Unscrubbable):
-            question, answer = scrubber.scrub(experience.prompts[row].question), scrubber.scrub(experience.texts[row])
+            question, answer = scrubber.release(experience.prompts[row].question), scrubber.release(experience.texts[row])
             line = {"iter": step, "prompt_id": experience.groups[row], "question": question, "answer": answer}
             if context := experience.prompts[row].context:
-                line["context"] = scrubber.scrub(context)
+                line["context"] = scrubber.release(context)
             reward = experience.rewards[row]
             lines.append({**line, "reward": reward.value, "parts": parts_of(reward), **_remarks(reward), **more})
     if lines:
