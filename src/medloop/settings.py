@@ -82,6 +82,13 @@ class FeedbackSettings(Section):
     )
 
 
+class PrivacySettings(Section):
+    allow_file: Path | None = Field(
+        None,
+        description="Terms that the scrubber leaves alone, one a line ('privacy allow'); empty: allow.txt in the workspace.",
+    )
+
+
 class JobSettings(Section):
     max_waiting: int = Field(50, ge=1, description="Most training jobs that may wait at once; over HTTP the next one is refused.")
     max_waiting_per_user: int = Field(10, ge=1, description="Most training jobs of one user that may wait at once, over HTTP.")
@@ -101,6 +108,7 @@ class Settings(Section):
     reward: RewardSettings = RewardSettings()
     rollout: RolloutSettings = RolloutSettings()
     feedback: FeedbackSettings = FeedbackSettings()
+    privacy: PrivacySettings = PrivacySettings()
     jobs: JobSettings = JobSettings()
 
     @property
@@ -123,6 +131,10 @@ class Settings(Section):
     def store_url(self) -> str:
         """The store's URL, with the embedded default filled in."""
         return self.database.url.get_secret_value() or f"sqlite:///{self.workspace.database}"
+
+    @property
+    def allow_file(self) -> Path:
+        return self.privacy.allow_file or self.home / "allow.txt"
 
     @property
     def master_key_file(self) -> Path:

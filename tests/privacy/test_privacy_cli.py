@@ -2,6 +2,7 @@
 
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.errors import InputError
+from medloop.privacy.phi import allowed
 
 ROWS = [
     {"id": 1, "text": "患者王芳，手机13800138000", "note": "王芳好转"},
@@ -67,3 +69,36 @@ def test_plain_text_from_stdin_stays_plain_text(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     out, _ = run("scrub", given="我叫王芳\n")
     assert out == "我叫[NAME_1]\n"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Path]:
+    assert CliRunner().invoke(app, ["init", str(tmp_path / "ws")]).exit_code == 0
+    yield tmp_path / "ws"
+    allowed.use(tmp_path / "none")  # other tests run in this process
+
+
+def test_a_preview_shows_what_goes_and_an_allowed_term_stays(workspace: Path, file: Path) -> None:
+    file.write_text('{"text": "Dr. Miller uses the Kowalczyk patch, call 13800138000. The Kowalczyk patch helped."}\n')
+    home = ("--home", str(workspace))
+
+    def replaced() -> dict[str, int]:
+        done = CliRunner().invoke(app, [*home, "privacy", "preview", str(file), "--json"], catch_exceptions=False)
+        return {row["text"]: row["times"] for row in json.loads(done.stdout)["replaced"]}
+
+    before = replaced()
+    assert any("Kowalczyk" in text for text in before) and "13800138000" in before
+    for term in ("Kowalczyk", "Kowalczyk patch"):
+        assert CliRunner().invoke(app, [*home, "privacy", "allow", term], catch_exceptions=False).exit_code == 0
+    after = replaced()
+    assert not any("Kowalczyk" in text for text in after) and "13800138000" in after and any("Miller" in text for text in after)
+    log = CliRunner().invoke(app, [*home, "audit", "show", "--json"], catch_exceptions=False).stdout
+    assert log.count("privacy.allow") == 2 and "Kowalczyk" not in log
+    CliRunner().invoke(app, [*home, "privacy", "allow", "--remove", "Kowalczyk", "Kowalczyk patch"], catch_exceptions=False)
+    assert replaced() == before
+
+
+def test_a_number_can_never_be_allowed(workspace: Path) -> None:
+    with pytest.raises(InputError, match="no digits"):
+        CliRunner().invoke(app, ["--home", str(workspace), "privacy", "allow", "13800138000"], catch_exceptions=False)
+    assert not (workspace / "allow.txt").exists()

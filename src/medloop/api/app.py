@@ -27,6 +27,7 @@ from medloop.jobs.drift_watch import DriftWatch
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
 from medloop.loop.queue_filler import QueueFiller
+from medloop.privacy.phi import allowed
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records.group_commit import GroupCommitWriter
@@ -51,6 +52,8 @@ def create_app(
 
     `own_process`: nothing else runs in this process, so its garbage collector may be tuned for a server.
     """
+
+    allowed.use(settings.allow_file)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -11,7 +11,9 @@ import typer
 from medloop.cli import ui
 from medloop.contracts import canonical_json
 from medloop.errors import InputError, explain_os_errors
+from medloop.privacy.phi import allowed, scrub_file
 from medloop.privacy.phi.scrub_file import ScrubCounts, scrub_row
+from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files.atomic import atomic_write
 from medloop.store.files.jsonl import numbered, write
 
@@ -40,6 +42,7 @@ def scrub(
 
     Example:  medloop privacy scrub notes.jsonl --field text --output clean.jsonl --report
     """
+    ui.resolved(must_exist=False)
     aside = quarantine or Path("quarantine.jsonl" if source == "-" else f"{source}.quarantine.jsonl")
     _must_be_new(*(path for path in (output, aside) if path))
     rows, as_text = _read(source)
@@ -67,6 +70,7 @@ def check(
 
     Example:  medloop privacy check clean.jsonl
     """
+    ui.resolved(must_exist=False)
     counts = ScrubCounts()
     for row in _read(file)[0]:
         counts.add(scrub_row(row, field or []))
@@ -74,6 +78,64 @@ def check(
         ui.say_json({name: getattr(counts, name) for name in ("rows", "changed", "quarantined", "kinds", "reasons")})
     else:
         _say(counts, True, None, err=False)
+
+
+@privacy_app.command("preview")
+def preview(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines (.jsonl) or plain text; - reads stdin.")],
+    field: Annotated[list[str] | None, _FIELD] = None,
+    most: Annotated[int, typer.Option(min=1, help="Number of replacements to show.")] = 50,
+    json_: ui.AsJson = False,
+) -> None:
+    """Show what 'scrub' would replace, the most frequent first, with text from the file. Changes nothing.
+
+    A term of medicine among them? Allow it: medloop privacy allow TERM
+
+    Example:  medloop privacy preview notes.jsonl --field text
+    """
+    ui.resolved(must_exist=False)
+    replacements, counts = scrub_file.preview(_read(file)[0], field or [])
+    if json_:
+        ui.say_json({"replaced": [row._asdict() for row in replacements[:most]], "rows": counts.rows, "held": counts.quarantined})
+        return
+    rows = [(row.kind, ui.printable(row.text), f"{row.times:,}", ui.printable(row.example)) for row in replacements[:most]]
+    ui.table(("Kind", "Text", "Times", "Example"), rows)
+    if len(replacements) > most:
+        ui.say(f"{len(replacements) - most:,} more; show them with --most {len(replacements)}")
+    _say(counts, False, None, err=False)
+
+
+@privacy_app.command("allow")
+def allow(
+    terms: Annotated[list[str] | None, typer.Argument(metavar="[TERM]...", help="Terms of medicine, not names.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the terms off the list.")] = False,
+) -> None:
+    """List the terms that the scrubber leaves alone in this workspace, or change the list.
+
+    Only words that are taken for a name, a place or an organisation can be allowed; numbers, dates and addresses never.
+    Each change is in the audit log (how many terms, and a digest of the list, not the terms). Dataset cards name the digest.
+
+    Example:  medloop privacy allow 帕金森 "Zio patch"
+    """
+    settings = ui.settings()
+    listed, given = allowed.read_terms(settings.allow_file), [term.strip() for term in terms or []]
+    if not given:
+        ui.say("\n".join(listed) or "No terms are allowed. Add some with: medloop privacy allow TERM...")
+        return
+    if bad := [term for term in given if not 2 <= len(term) <= 40 or any(char.isdigit() for char in term)]:
+        raise InputError(f"'{bad[0]}' cannot be allowed", "A term has 2 to 40 characters and no digits")
+    with open_audit_trail(settings) as trail:
+        kept = [term for term in listed if term not in given]
+        changed = kept if remove else [*listed, *dict.fromkeys(term for term in given if term not in listed)]
+        atomic_write(settings.allow_file, "".join(f"{term}\n" for term in changed), mode=0o600)
+        allowed.use(settings.allow_file)
+        action = "privacy.disallow" if remove else "privacy.allow"
+        trail.record(
+            action, settings.allow_file, terms=abs(len(changed) - len(listed)), total=len(changed), list=allowed.version()
+        )
+    ui.say(
+        f"{len(changed):,} terms are allowed in {ui.shown(settings.allow_file)}. A running server reads them at its next start."
+    )
 
 
 def _must_be_new(*paths: Path) -> None:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from medloop.errors import ConfigError
 from medloop.knobs import split_pairs
+from medloop.privacy.phi import allowed
 from medloop.settings import ResolvedSettings, Settings, resolve
 
 # Options that many commands share.
@@ -65,7 +66,11 @@ def given_flags() -> dict[str, Any]:
 
 
 def resolved(*, must_exist: bool = True) -> ResolvedSettings:
-    return resolve(_flags, must_exist=must_exist)
+    """The settings; from now on the scrubber leaves the terms of this workspace alone."""
+    answer = resolve(_flags, must_exist=must_exist)
+    if answer.settings.workspace.config.is_file():
+        allowed.use(answer.settings.allow_file)
+    return answer
 
 
 def settings() -> Settings:

@@ -32,6 +32,7 @@ from medloop.data.prepare.dataset_card import table
 from medloop.data.progress import Progress, Step
 from medloop.data.text.risk import ORDER
 from medloop.lexicon import VERSION as LEXICON
+from medloop.privacy.phi import allowed
 from medloop.privacy.phi.scrub import VERSION as SCRUBBER
 from medloop.store.files import jsonl
 from medloop.store.files.artifacts import file_sha256
@@ -167,7 +168,10 @@ def _make_card(config: dict[str, Any], seed: int, written: WrittenFiles, draft: 
         languages=dict(sorted(written.languages.items())),
         strata={name: written.strata[name] for name in ORDER if written.strata[name]}, decontamination=draft.checked,
         config=config, parents=draft.parents,
-        versions={"medloop": __version__, "python": platform.python_version(), "scrubber": SCRUBBER, "lexicon": LEXICON},
+        versions={
+            "medloop": __version__, "python": platform.python_version(), "scrubber": SCRUBBER + allowed.version(),
+            "lexicon": LEXICON,
+        },
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from medloop.contracts.dataset import DropReason, Language, Split, Stratum
 from medloop.data.prepare.collect import LANGUAGES, Drop
 from medloop.data.prepare.split import SPLITS
 from medloop.data.text.risk import ORDER
+from medloop.privacy.phi import allowed
 from medloop.privacy.phi.scrub import VERSION as SCRUBBER
 
 WHY: dict[DropReason, str] = {
@@ -71,7 +72,7 @@ def make_card(facts: CardFacts) -> DatasetCard:
             "python": platform.python_version(),
             "datasketch": version("datasketch"),
             "numpy": version("numpy"),
-            **({} if facts.scrub is None else {"scrubber": SCRUBBER}),
+            **({} if facts.scrub is None else {"scrubber": SCRUBBER + allowed.version()}),
         },
     )
 

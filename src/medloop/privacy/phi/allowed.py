@@ -5,10 +5,13 @@ title gives is replaced all the same: "Dr. Baker" is a person, "Baker cyst" is n
 """
 
 # ruff: noqa: E501  a pattern in one line is easier to read than one in pieces
+import hashlib
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
+from medloop.errors import ConfigError
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.lists import ChineseTerms
 from medloop.privacy.phi.normalize import fold
@@ -46,11 +49,44 @@ class Terms(NamedTuple):
 
 
 NOTHING = Terms.of(())
+_added = NOTHING  # of the workspace this process works for
 
 
-def is_term(text: str, span: Span, added: Terms = NOTHING) -> bool:
-    """Whether the span of a folded text is nothing but allowed terms; `added` are the workspace's."""
+def use(file: Path) -> Terms:
+    """From now on leave the terms of this file alone, in this process; a file that is not there holds none."""
+    global _added
+    _added = Terms.of(read_terms(file))
+    return _added
+
+
+def read_terms(file: Path) -> list[str]:
+    """The terms of an allow-list, one a line; empty lines and lines with # are left out."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} is not UTF-8 text", "Convert it, or name another file as privacy.allow_file") from None
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+def version() -> str:
+    """Names the allow-list in the card of a dataset: empty without one, else a digest of its terms."""
+    if _added == NOTHING:
+        return ""
+    terms = sorted([*_added.english, *(term for group in _added.chinese.by_first_two.values() for term in group)])
+    return f"+allow.{hashlib.sha256(chr(10).join(terms).encode()).hexdigest()[:8]}"
+
+
+def is_added(word: str) -> bool:
+    """Whether the workspace allows this English word."""
+    return word.lower() in _added.english
+
+
+def is_term(text: str, span: Span) -> bool:
+    """Whether the span of a folded text is nothing but allowed terms."""
     start, end, kind = span
+    added = _added
     if kind not in _LOOSE:
         return False
     if _HAN.search(text, start, end):

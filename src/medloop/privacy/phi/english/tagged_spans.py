@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import islice, takewhile
 from typing import NamedTuple
 
+from medloop.privacy.phi.allowed import is_added
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_word_phi
 from medloop.privacy.phi.english.tagger import TAGS, LetterCase, Scores, Token
@@ -96,7 +97,14 @@ def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float
     is_medical, mixed_case = part.is_medical, tagger.case_of(part.text) == LetterCase.MIXED
     for token, margin in zip(part.tokens, margins, strict=True):
         word = token.word
-        if margin <= best or margin <= DOUBTLESS or not word[0].isalpha() or _is_frequent(word) or _is_medical(word):
+        if (
+            margin <= best
+            or margin <= DOUBTLESS
+            or not word[0].isalpha()
+            or _is_frequent(word)
+            or _is_medical(word)
+            or is_added(word)
+        ):
             continue
         if mixed_case and word.isupper() and len(word) < 6:  # INR, MRI
             continue
@@ -119,7 +127,10 @@ def capital_left(folded: str) -> bool:
     """Whether a capitalized word is left inside a sentence that is not a month, nation, country, title or medical term.
 
     Where somebody has been removed already, it may be a person or a place too."""
-    return any(not is_listed(word.lower(), _NOBODY) and not _is_medical(word) for word in _CAPITALIZED.findall(folded))
+    return any(
+        not is_listed(word.lower(), _NOBODY) and not _is_medical(word) and not is_added(word)
+        for word in _CAPITALIZED.findall(folded)
+    )
 
 
 def parts_of(folded: str, known: Sequence[Span]) -> Iterator[LatinPart]:
