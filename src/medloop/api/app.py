@@ -23,6 +23,8 @@ from medloop.api.policy import Caller, allow
 from medloop.api.request_filter import LOOPBACK, RequestFilter
 from medloop.api.routes import data, feedback, feedback_read, incidents, quarantine, queue, train
 from medloop.feedback.submit import phi_scan
+from medloop.feedback.submit.doubt import doubt_about
+from medloop.feedback.submit.scan_workers import ScanWorkers
 from medloop.jobs.drift_watch import DriftWatch
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
@@ -63,6 +65,8 @@ def create_app(
                 store.keys.master(conn)  # do not start without the right key, or with one that others can read
             app.state.store, app.state.authenticator = store, Authenticator(store)
             threading.Thread(target=_warm, args=(own_process,), daemon=True).start()
+            if own_process:
+                stack.enter_context(phi_scan.scanning_with(ScanWorkers(settings.allow_file)))
             app.state.writer = stack.enter_context(GroupCommitWriter(store, max_waiting=4 * limits.in_flight).running())
             stack.enter_context(QueueFiller(store, app.state.writer).running())
             if supervise:
@@ -103,7 +107,7 @@ def create_app(
 def _warm(own_process: bool) -> None:
     """Load the word lists of the privacy scan, which takes a second. They and the modules are never freed, so the garbage
     collector need not walk them again and again, which takes a fifth of the time of a request."""
-    phi_scan.doubt_about(["warm"])
+    doubt_about(["warm"])
     if own_process:
         gc.collect()
         gc.freeze()

@@ -13,7 +13,7 @@ from medloop.contracts import Correction, Feedback, Incident, Preference, RedTea
 from medloop.errors import InputError
 from medloop.feedback.submit import phi_scan
 from medloop.feedback.submit.bodies import BODY_OF_KIND, CorrectionBody, FeedbackBody, PreferenceBody, TraceBody
-from medloop.feedback.submit.phi_scan import Doubt
+from medloop.feedback.submit.doubt import Doubt
 from medloop.feedback.submit.submit import Sender, feedback_type_of, fingerprint, prepare_submission
 from medloop.store import audit
 from medloop.store.db import Store

@@ -29,8 +29,9 @@ from medloop.contracts.feedback import FeedbackType
 from medloop.contracts.polarity import polarity, stored_type
 from medloop.errors import InputError
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
+from medloop.feedback.submit.doubt import Doubt
 from medloop.feedback.submit.flags import FlaggedAnswer, critical_flags, flagged_answers
-from medloop.feedback.submit.phi_scan import Doubt, PhiScan
+from medloop.feedback.submit.phi_scan import PhiScan
 from medloop.privacy.consent import subject_of
 from medloop.store.db import Store
 from medloop.store.records import crud, review_queue, users

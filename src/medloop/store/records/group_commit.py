@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -32,6 +32,7 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud
 from medloop.store.records.chunks import chunks
+from medloop.store.records.fair_threads import FairThreads
 from medloop.store.records.write_request import (
     Json,
     KeyReusedError,
@@ -51,6 +52,7 @@ WAIT_S = 5.0
 KEPT_DAYS = 7  # how long a repeated request gets its first answer
 BUSY_BATCH = 8  # after a batch of this size, more requests are on their way
 LINGER_S, MAX_LINGERS = 0.002, 5
+PREPARING = 2  # threads that prepare requests, callers in turn
 _SWEEP_S = 600.0
 SEND_AGAIN = "Send it again with the same Idempotency-Key"
 # Statements are built once: SQLAlchemy takes longer to build one than SQLite takes to answer it.
@@ -101,7 +103,7 @@ class GroupCommitWriter:
     def running(self) -> Iterator[GroupCommitWriter]:
         """Accept requests; at the end accept no more, store what is waiting, then return."""
         thread = threading.Thread(target=self._work, name="medloop-writer", daemon=True)
-        self._preparing = ThreadPoolExecutor(1, "medloop-prepare")
+        self._preparing = FairThreads(PREPARING, "medloop-prepare", max_waiting=self.max_waiting)
         self._open = True
         thread.start()
         try:
@@ -110,7 +112,7 @@ class GroupCommitWriter:
             with self._wake:
                 self._open = False
                 self._wake.notify_all()
-            self._preparing.shutdown(wait=False, cancel_futures=True)
+            self._preparing.close()
             thread.join()
 
     @property
@@ -125,7 +127,7 @@ class GroupCommitWriter:
         """Hand over a request; returns when its rows are on the disk."""
         loop = asyncio.get_running_loop()
         if request.prepare is not None:
-            await loop.run_in_executor(self._preparing, request.prepare)
+            await asyncio.wrap_future(self._preparing.submit(request.caller, request.prepare))
         future: asyncio.Future[WriteResult] = loop.create_future()
         self._put(_Waiting(request, future, loop, time.monotonic()))
         return await future
