@@ -98,7 +98,7 @@ def test_a_rule_for_candidates_decides_its_example(rule: CandidateRule) -> None:
     tokens = tagger.tokens(text)
     inside = [index for index, token in enumerate(tokens) if start <= token.start and token.end <= end]
     medical = tagger.text_type(token.word for token in tokens)[1] != "0"
-    kinds = [PhiCandidate(tokens, inside[0], inside[-1], kind, medical, True) for kind in ("NAME", "PLACE", "ORG")]
+    kinds = [PhiCandidate(tokens, inside[0], inside[-1], kind, medical, not text.islower()) for kind in ("NAME", "PLACE", "ORG")]
     assert rule in [deciding_rule(candidate) for candidate in kinds]
 
 
@@ -107,7 +107,7 @@ def test_a_situation_of_a_chinese_name_is_that_of_its_example(situation: Situati
     assert situation_of(NameCandidate(*marked(situation.example))) == situation
 
 
-@pytest.mark.parametrize("table", [PATTERNS, LEFT_OVER, FINDERS, WORD_RULES, RULES, SITUATIONS])
+@pytest.mark.parametrize("table", [PATTERNS, LEFT_OVER, FINDERS, WORD_RULES, RULES, SITUATIONS, FOREIGN_IDS, DISGUISES])
 def test_the_rows_of_a_table_have_different_names(table: tuple[Any, ...]) -> None:
     names = [(getattr(row, "kind", ""), row.name) for row in table]
     assert len(set(names)) == len(names)

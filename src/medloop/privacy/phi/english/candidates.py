@@ -49,6 +49,9 @@ _BEHIND_OPENING = frozenset(
     " him her knife".split()
 )
 _ADDRESSING = frozenset(("please", "you", "can", "could", "we", "i", "thank", "thanks"))  # "Grace, please call"
+_PROPER_LISTS = frozenset(
+    {WordList.FIRST_NAME, WordList.SURNAME, WordList.TOWN, WordList.STATE, WordList.COUNTRY, WordList.COMPANY_WORD}
+)
 _LAND_LISTS = frozenset({WordList.COUNTRY, WordList.STATE, WordList.NATION})
 _TERM_LISTS = frozenset({WordList.MEDICAL_NAME, WordList.DISEASE_WORD, WordList.NATION, WordList.MONTH_OR_DAY})
 
@@ -115,6 +118,22 @@ def _has_few_words(tokens: Sequence[Token]) -> bool:
         if count > _MAX_REMARK:
             return False
     return True
+
+
+def _is_small_talk(candidate: PhiCandidate) -> bool:
+    """In a text without capitals, where the tagger knows little: no word that is more a name or a town than anything else."""
+    if candidate.mixed_case or candidate.digits or not all(word.islower() for word in candidate.words):
+        return False
+    return not any(map(_is_telling, candidate.words, candidate.listed))
+
+
+def _is_telling(word: str, listed: str) -> bool:
+    if word in lists.medical_words() or tier(word) in COMMON:
+        return False
+    if not _PROPER_LISTS.isdisjoint(listed):
+        return True
+    letters = word.replace("'", "").replace("’", "").replace("-", "")
+    return tier(word) == UNLISTED and len(word) > 3 and letters.isalpha() and not _MEDICAL_ENDING.search(word)
 
 
 def _is_eponym(candidate: PhiCandidate) -> bool:
@@ -226,6 +245,7 @@ WORD_RULES = (
 )
 RULES = (
     CandidateRule("remark of a few ordinary words", "{Outdated} Guideline", _is_remark, False),
+    CandidateRule("small talk in small letters", "so that {using okay} is fine", _is_small_talk, False),
     CandidateRule("eponym of a disease, a sign or an institute", "patients with {Marie-Tooth} disease", _is_eponym, False),
     CandidateRule("department, not a house", "ask the people of the {Internal Medicine Clinic} there", _is_department, False),
     CandidateRule("ordinary word that opens a sentence", "{Grace} period for the copay ends", _opens_sentence, False),

@@ -12,7 +12,7 @@ SENTENCE_WORDS = frozenset(
     """The This That There Then He She It We You They I In On At For And But If Please Patient Doctor Call Take Your My His Her
     No Not Yes Because When Where What Who How Is Are Was Monday Tuesday Wednesday Thursday Friday Saturday Sunday January
     February March April May June July August September October November December Emergency Department Hospital Clinic
-    Having Taking Feeling""".split()
+    Having Taking Feeling Yeah Um Uh Well Today Unfortunately Hello Hi Okay Sure""".split()
 )
 _STOP_WORDS = frozenset(word.lower() for word in SENTENCE_WORDS) | frozenset(
     """will can could should would shall might must does did do has have had be been being so as an a or nor yet per via no ok okay
@@ -117,6 +117,11 @@ def _is_beside_name(words: Sequence[str], index: int, expected: bool) -> bool:
         and (has_initial or is_listed(surname, _SURNAME_OR_EPONYM) or tier(surname) == UNLISTED)
         and surname not in _STOP_WORDS
     )
+
+
+def is_short_form(word: str) -> bool:
+    """I'm, we'll, can't."""
+    return _SHORT_FORM.match(word.lower()) is not None
 
 
 def is_phrase(first: str, last: str) -> bool:

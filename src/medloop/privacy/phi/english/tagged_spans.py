@@ -133,6 +133,21 @@ def capital_left(folded: str) -> bool:
     )
 
 
+_SUBJECT = re.compile(r"(?:^|[.!?:\n\"“] ?)([A-Z][a-z]{2,15}) (?:reports|denies|states|complains|complained|endorses|says)\b")
+_ROLES = frozenset(
+    """patient mother father mom mum dad wife husband son daughter brother sister family caregiver carer spouse partner friend
+    nurse doctor physician she he they who nobody everyone radiology pathology pharmacy neurology cardiology surgery staff
+    ems client resident boy girl man woman lady child infant baby caller parent parents grandmother grandfather aunt uncle
+    roommate neighbor neighbour teacher witness guest report law article study guideline history chart note
+    label policy""".split()
+)
+
+
+def ordinary_subject(folded: str) -> bool:
+    """Whether an ordinary word does what a person does: "Chance reports". It may be a name."""
+    return any(word.lower() not in _ROLES and not _is_medical(word) for word in _SUBJECT.findall(folded))
+
+
 def parts_of(folded: str, known: Sequence[Span]) -> Iterator[LatinPart]:
     """The parts in Latin letters; `known` has been found by its form."""
     first = 0
@@ -178,7 +193,7 @@ def _latin_lines(folded: str) -> list[tuple[int, int]]:
 
 def _spans_of(part: LatinPart, tags: list[int]) -> Iterator[Span]:
     tokens = part.tokens
-    filled, mixed_case = _fill(tokens, tags), tagger.case_of(part.text) == LetterCase.MIXED
+    filled, mixed_case = _without_speakers(tokens, _fill(tokens, tags)), tagger.case_of(part.text) == LetterCase.MIXED
     first = 0
     while first < len(tokens):
         tag, last = filled[first], first
@@ -190,6 +205,15 @@ def _spans_of(part: LatinPart, tags: list[int]) -> Iterator[Span]:
             if span and is_phi(PhiCandidate(tokens, first, last, kind, part.is_medical, mixed_case)):
                 yield span
         first = last + 1
+
+
+def _without_speakers(tokens: Sequence[Token], tags: list[int]) -> list[int]:
+    """A dialogue's "[doctor]" is nobody, and no name reaches over a bracket."""
+    for index, token in enumerate(tokens):
+        if token.word in "[]":
+            for beside in range(max(0, index - 1), index + 1):
+                tags[beside] = 0
+    return tags
 
 
 def _fill(tokens: Sequence[Token], tags: list[int]) -> list[int]:

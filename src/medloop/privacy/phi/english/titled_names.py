@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, is_phrase, name_end, small_name_end
+from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, is_phrase, is_short_form, name_end, small_name_end
 from medloop.privacy.phi.lists import NAMES, ORDINARY, WordList, is_listed, medical_words, tier
 from medloop.privacy.phi.rules import Finder
 from medloop.privacy.phi.spans import Span
@@ -26,7 +26,7 @@ def _find_labelled(hints: tuple[str, ...], regex: re.Pattern[str], folded: str) 
         return
     for match in regex.finditer(folded):
         words = without_title(match["name"]).split()
-        if words and words[0] not in SENTENCE_WORDS:
+        if words and words[0].rstrip(",") not in SENTENCE_WORDS and not is_short_form(words[-1]):
             yield match.span("name")
 
 
