@@ -2,6 +2,7 @@
 
     python benchmarks/phi_hard.py --data hard.jsonl                # recall by kind, quarantine, clean notes held
     python benchmarks/phi_hard.py --free dialogue.jsonl.gz --field answer --replaced 100   # a sample to be judged by a person
+    python benchmarks/phi_hard.py --plant dialogue.jsonl.gz --field question --lang zh     # made-up names in real sentences
     python benchmarks/phi_hard.py --speed                          # processor time: dense texts, and 80,000 characters of names
 
 A data file has one object a line: text, lang, spans [{start, end, type}]; type NAME, ID, PHONE, ADDRESS, DATE or DISGUISED. A
@@ -104,6 +105,59 @@ def _texts(value: Any) -> Iterable[str]:
             yield from _texts(part)
 
 
+ANCHORS = {
+    "zh": re.compile(
+        "患者|病人|我妈妈|我爸爸|我妈|我爸|我老公|我老婆|老公|爱人|女儿|儿子|我朋友|同事|邻居|奶奶|爷爷|姐姐|弟弟|妹妹|我叫"
+    ),
+    "en": re.compile(
+        r"\b(?:[Tt]he patient|[Mm]y (?:mother|father|wife|husband|son|daughter|sister|brother)|[Dd]octor|[Mm]iss|[Mm]ister)\b"
+    ),
+}
+MINORITY = ("阿依努尔·艾尔肯", "玉素甫·卡迪尔", "巴特尔", "卓玛央金", "热娜·吐尔地", "哈斯其其格", "约瑟夫·米勒", "凯特·汉森")
+PET = ("蛋蛋", "糖糖", "丫丫", "小米粒", "小石头")
+
+
+def planted_name(rng: random.Random, lang: str, held_out: dict[str, list[str]]) -> tuple[str, str]:
+    """A made-up name and its style; no list of the scrubber holds its given name."""
+    style = rng.choice(
+        ("plain", "plain", "plain", "rare", "spaced", "minority", "pinyin") if lang == "zh" else ("plain", "small", "first")
+    )
+    if lang == "en":
+        first, last = rng.choice(held_out["first"]), rng.choice(held_out["last"])
+        return {"plain": f"{first} {last}", "small": f"{first} {last}".lower(), "first": first}[style], style
+    surnames = lists.lines("surnames_zh.txt")
+    surname = rng.choice(surnames[:60] if style in ("plain", "spaced") else surnames[60:])
+    name = surname + rng.choice(held_out["given_zh"])
+    if style == "spaced":
+        name = " ".join(name)
+    if style == "minority":
+        name = rng.choice(MINORITY)
+    if style == "pinyin":
+        name = rng.choice(("Chen Yiming", "liu meiling", "Zhao Guoqiang", "wang xiao yan", "Sun Lihua", "huang zhiwei"))
+    return name, style
+
+
+def plant(rows: list[dict[str, Any]], field: str, lang: str, count: int, seed: int) -> list[dict[str, Any]]:
+    """Names behind the words for a person in real sentences, one each. Odd rows: the even ones were used for tuning."""
+    rng, planted = random.Random(seed), list[dict[str, Any]]()
+    held_out = json.loads((Path(__file__).parent / "phi_held_out.json").read_text(encoding="utf-8"))
+    sentences = [
+        s for row in rows[1::2] for text in _texts(row.get(field)) for s in re.split(r"(?<=[。！？!?\n])|(?<=[.?!] )", text)
+    ]
+    rng.shuffle(sentences)
+    for sentence in sentences:
+        anchor = ANCHORS[lang].search(sentence) if 12 <= len(sentence) <= 160 else None
+        if anchor is None or assess(sentence).spans:
+            continue
+        name, style = planted_name(rng, lang, held_out)
+        before = sentence[: anchor.end()] + (" " if lang == "en" else "")
+        span = {"start": len(before), "end": len(before) + len(name), "type": f"NAME {style}"}
+        planted.append({"text": before + name + sentence[anchor.end() :], "lang": lang, "spans": [span]})
+        if len(planted) == count:
+            break
+    return planted
+
+
 def names(count: int, chinese: bool) -> str:
     rng, text = random.Random(1), ""
     first, last, surnames = (lists.lines(f"{name}.txt") for name in ("first_names", "surnames", "surnames_zh"))
@@ -135,14 +189,19 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--free", type=Path)
+    parser.add_argument("--plant", type=Path)
+    parser.add_argument("--lang", default="zh", choices=("zh", "en"))
+    parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--field", default="text")
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--replaced", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--speed", action="store_true")
     given = parser.parse_args()
-    if given.data:
-        for name, (hits, total) in sorted(measure(rows_of(given.data), given.misses).items()):
+    sentences = plant(rows_of(given.plant), given.field, given.lang, given.count, given.seed) if given.plant else []
+    if given.data or sentences:
+        rows = (rows_of(given.data) if given.data else []) + sentences
+        for name, (hits, total) in sorted(measure(rows, given.misses).items()):
             print(f"{name:<36}{share(hits, total)}")
     if given.free:
         sample_replaced(rows_of(given.free)[: given.rows], given.field, given.replaced, given.seed)

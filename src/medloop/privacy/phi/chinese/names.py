@@ -135,6 +135,15 @@ def _whole(text: str, start: int, end: int) -> tuple[int, int]:
         end += 1
     if end - start == 1 and end < len(text) and surname_length(text, start) and _HAN.match(text[end]):
         end += not (_BEHIND_SURNAME.match(text, end) or (start and text[start - 1] in _BEFORE_SURNAME))
+    return _without_words(text, start, end)
+
+
+def _without_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """Without a character of the word before, and without a whole word behind: (老公)梁燕, 胡龙(心理)."""
+    if end - start > 2 and start and is_pair(text, start - 1, often=True) and surname_length(text, start + 1):
+        start += text[start - 1] not in _FUNCTION
+    if end - start > 3 and is_pair(text, end - 2, often=True):
+        end -= 2
     return start, end
 
 

@@ -18,9 +18,9 @@ _SINGLE = "".join(name for name in _SURNAMES if len(name) == 1)
 # Characters that write foreign names.
 _SOUNDS = (
     "阿埃艾爱安昂奥澳巴芭白柏拜班邦包保鲍贝本比彼毕宾波伯勃博布查楚茨次达大戴丹当道得德登邓狄迪蒂丁东都杜顿多朵额恩尔法范方菲费芬弗佛福夫甫盖甘冈高戈哥格葛根贡古顾瓜圭哈海汉豪赫黑亨洪侯胡华怀惠霍"
-    "基吉季加贾简江姜杰捷金津居卡凯坎康考科可克肯孔库夸奎拉莱赖兰郎朗劳勒雷蕾黎里李理丽利莉力立连廉良列林琳伶龙隆卢鲁路露伦罗洛吕马玛买迈麦曼芒茂梅美门蒙孟米密敏明摩莫默姆木穆娜纳乃奈南内能尼妮年宁牛纽努诺"
+    "基吉季加贾简江姜杰捷金津居卡凯坎康考科可克肯孔库夸奎拉莱赖兰郎朗劳勒雷蕾黎里李理丽利莉力立连廉良列林琳伶龙隆卢鲁路露伦罗洛吕马玛买迈麦曼芒茂梅美门蒙孟米密敏明摩莫默姆木穆娜纳乃奈南内尼妮年宁牛纽努诺"
     "欧帕潘庞培佩彭皮平珀普奇齐契恰强乔切钦琴青丘屈热仁日荣茹瑞若萨塞赛三桑森莎沙山尚绍舍申生圣师施什史士书舒丝斯松苏素孙索塔泰谭坦汤唐陶特滕提田铁廷通图吐托脱瓦万旺威韦维卫魏温文翁沃乌吾伍西希锡夏香肖晓谢"
-    "辛欣星雄休许雪逊雅亚延扬杨耶叶伊依易意因英永尤于雨约赞泽曾扎詹张珍芝治朱珠祖佐卓孜肉肯别不翰"
+    "辛欣星雄休许雪逊雅亚延扬杨耶叶伊依易意因英永尤于雨约赞泽曾扎詹张珍芝治朱珠祖佐卓孜肉肯别翰瑟玉地帝图努合布外麦旦依波喀哈汗沙罕亚历蒂茨穆施密特魏舒尔茨伊万诺维奇娃谢盖奥塔"
 )
 _TERM_BEHIND = "(?!综合征|综合症|氏|病|征|试验|现象|反应|法|手术)"
 _DOTTED = re.compile(rf"[{_SOUNDS}]{{1,8}}(?:[{_DOT}][{_SOUNDS}]{{1,10}}){{1,3}}{_TERM_BEHIND}")
@@ -88,11 +88,17 @@ def _find_dotted(text: str) -> Iterator[tuple[int, int]]:
         yield from (match.span() for match in _DOTTED.finditer(text) if len(match[0]) > 3)
 
 
+_SPACED_PAIR = re.compile(rf"(?:{_PATIENTS}|{_STAFF}|{_KIN}|{_NAMED}|床|姓名:?) ?(?P<name>[{_SINGLE}] {{1,3}}[{_HAN}])(?! )")
+
+
 def _find_spaced(text: str) -> Iterator[tuple[int, int]]:
     for match in _SPACED.finditer(text) if " " in text else ():
         if not _is_free(match["name"].replace(" ", ""), 0, 3) or text[match.end() : match.end() + 1] == " ":
             continue
         yield match.span("name")
+    for match in _SPACED_PAIR.finditer(text) if " " in text else ():
+        if _is_free(match["name"].replace(" ", ""), 0, 2):
+            yield match.span("name")
 
 
 def _find_labelled(text: str) -> Iterator[tuple[int, int]]:
@@ -166,7 +172,7 @@ _PINYIN_SURNAMES = frozenset(
     lai pang ni tao mo wen zhuang ouyang sima zhuge shangguan situ""".split()
 )
 _PINYIN = re.compile(r"(?<![A-Za-z])(?P<surname>[A-Za-z]{2,8}) (?P<given>[A-Za-z]{2,12}(?: [A-Za-z]{2,6})?)(?![A-Za-z])")
-_PINYIN_CUE = re.compile(r"(?:叫|是|人|名|者|姓名|患儿|病人|家属|医生|jiao|shi|[:(])[ ]?$")
+_PINYIN_CUE = re.compile(rf"(?:叫|是|人|名|者|姓名|医生|jiao|shi|[:(]|{_PATIENTS}|{_STAFF}|{_KIN})[ ]?$")
 
 
 @lru_cache(maxsize=1)
@@ -199,7 +205,7 @@ def _find_pinyin(text: str) -> Iterator[tuple[int, int]]:
 
 FINDERS = (
     Finder("foreign name with a dot", "NAME", ("患者{阿依古丽·买买提}来诊", "家属{约翰·史密斯}同意"), _find_dotted),
-    Finder("characters kept apart by spaces", "NAME", ("5床{周 晓 萍}拔管",), _find_spaced),
+    Finder("characters kept apart by spaces", "NAME", ("5床{周 晓 萍}拔管", "我爷爷{蒋 欢}得了戊肝"), _find_spaced),
     Finder("behind a label with a colon", "NAME", ("审核：{钭志明}",), _find_labelled),
     Finder("behind a patient, relative or colleague, or called to a room", "NAME", ("我侄女{苗小芸}，咳嗽", "请{钭芸}到3号诊室"), _find_behind_relation),
     Finder("before a polite title", "NAME", ("您好，{温暖}女士有约",), _find_polite),

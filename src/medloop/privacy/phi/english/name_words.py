@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from medloop.privacy.phi.lists import FREQUENT, NAMES, NOT_ONLY_ORDINARY, UNLISTED, WordList, is_listed, tier
+from medloop.privacy.phi.lists import FREQUENT, NAMES, NOT_ONLY_ORDINARY, UNLISTED, WordList, is_listed, medical_words, tier
 
 # Words that often begin with a capital and never begin a name.
 SENTENCE_WORDS = frozenset(
@@ -142,7 +142,7 @@ def small_name_end(text: str, start: int, end: int, titled: bool) -> int:
     words: list[_SmallWord] = []
     for match in _WORD.finditer(text, start, end):
         word = match[0].lower().removesuffix("'s").removesuffix("’s")
-        if not _can_be_small_name(word):
+        if not _can_be_small_name(word, titled):
             break
         words.append(_SmallWord(match.end(), is_listed(word, NAMES), tier(word)))
     if not words:
@@ -153,7 +153,11 @@ def small_name_end(text: str, start: int, end: int, titled: bool) -> int:
     return words[0].end if words[0].is_listed and words[0].tier in NOT_ONLY_ORDINARY else 0
 
 
-def _can_be_small_name(word: str) -> bool:
-    if word in _STOP_WORDS or tier(word) in FREQUENT or is_listed(word, _NOT_IN_SMALL_NAME):
+def _can_be_small_name(word: str, titled: bool) -> bool:
+    if word in _STOP_WORDS or tier(word) in FREQUENT or word in medical_words():
+        return False
+    if titled and tier(word) in NOT_ONLY_ORDINARY:
+        return not _TERM_ENDING.search(word)
+    if is_listed(word, _NOT_IN_SMALL_NAME):
         return False
     return is_listed(word, NAMES) or (tier(word) == UNLISTED and not _SMALL_TERM_ENDING.search(word))

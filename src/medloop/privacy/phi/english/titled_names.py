@@ -131,7 +131,7 @@ _SYLLABLES = frozenset(
 _HYPHENATED = re.compile(rf"(?<![\w-])(?P<name>([A-Z][a-z]{{1,5}})-([a-z]{{1,5}}))(?![\w-])(?: (?:[A-Z]\. )?{_CAP})?")
 _SMALL_NAME = re.compile(
     r"\b(?=[dDiImMnNtT])(?i:(?P<lead>this is|my name is|my name['’]s|name is|i am|i['’]m|it['’]s|dr\.?|mrs?\.?|ms\.?|nurse|doctor|my (?:wife|husband|son|daughter|mom|mother|dad|father|sister|brother|friend)))"
-    r",? (?P<name>[a-z][a-z'’\-]{2,20}(?: (?!and\b|at\b|for\b|from\b|the\b|my\b|is\b|was\b|has\b|had\b|said\b|to\b)[a-z][a-z'’\-]{2,20})?)"
+    r",? (?P<name>[a-zß-öø-ÿā-žə][a-zß-öø-ÿā-žə'’\-]{2,20}(?: (?!and\b|at\b|for\b|from\b|the\b|my\b|is\b|was\b|has\b|had\b|said\b|to\b)[a-zß-öø-ÿā-žə][a-zß-öø-ÿā-žə'’\-]{2,20})?)"
 )
 _SMALL_TITLES = frozenset(("dr", "mr", "mrs", "ms", "nurse", "doctor"))
 # What makes the words before it a disease, a scale, an institute.
