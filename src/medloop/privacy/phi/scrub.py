@@ -168,7 +168,7 @@ def assess(text: str) -> Assessment:
 def _doubts(text: PreparedText) -> Iterator[tuple[float, str]]:
     """Reasons to doubt a scrubbed text, each with its strength from 0 to 1."""
     word = max(0.0, min(1.0, 1 - tagged_spans.nearest(text.tagged[1]) / tagged_spans.DOUBTLESS))
-    if text.masks and word < 0.9 and tagged_spans.capital_left(text.plain):
+    if text.masks and word < 0.9 and tagged_spans.capital_left(text.plain, any(part.is_medical for part, _, _ in text.tagged[1])):
         word = 0.9
     yield word, "a word that may be a name, a place or an organisation"
     yield min(1.0, _CHINESE_WEIGHT * text.chinese[1]), "characters that may be a Chinese name"

@@ -23,7 +23,8 @@ _SOUNDS = (
     "辛欣星雄休许雪逊雅亚延扬杨耶叶伊依易意因英永尤于雨约赞泽曾扎詹张珍芝治朱珠祖佐卓孜肉肯别翰瑟玉地帝图努合布外麦旦依波喀哈汗沙罕亚历蒂茨穆施密特魏舒尔茨伊万诺维奇娃谢盖奥塔"
 )
 _TERM_BEHIND = "(?!综合征|综合症|氏|病|征|试验|现象|反应|法|手术)"
-_DOTTED = re.compile(rf"[{_SOUNDS}]{{1,8}}(?:[{_DOT}][{_SOUNDS}]{{1,10}}){{1,3}}{_TERM_BEHIND}")
+_SOUND = rf"(?:[{_SOUNDS}]|不(?=[都力拉]))"
+_DOTTED = re.compile(rf"{_SOUND}{{1,8}}(?:[{_DOT}]{_SOUND}{{1,10}}){{1,3}}{_TERM_BEHIND}")
 _SPACED = re.compile(rf"(?<![{_HAN}] )(?P<name>[{_SINGLE}](?P<gap> {{1,3}})[{_HAN}](?P=gap)[{_HAN}])(?! {{1,3}}[{_HAN}](?: |$))")
 
 _KIN = (

@@ -121,13 +121,20 @@ def _has_few_words(tokens: Sequence[Token]) -> bool:
 
 
 def _is_small_talk(candidate: PhiCandidate) -> bool:
-    """In a text without capitals, where the tagger knows little: no word that is more a name or a town than anything else."""
-    if candidate.mixed_case or candidate.digits or not all(word.islower() for word in candidate.words):
+    """In a medical text without capitals, where the tagger knows little: no word is more a name or a town than anything else."""
+    if (
+        not candidate.is_medical
+        or candidate.mixed_case
+        or candidate.digits
+        or not all(word.islower() for word in candidate.words)
+    ):
         return False
     return not any(map(_is_telling, candidate.words, candidate.listed))
 
 
 def _is_telling(word: str, listed: str) -> bool:
+    if not lists.NAMES.isdisjoint(listed) and tier(word) not in lists.FREQUENT:
+        return True
     if word in lists.medical_words() or tier(word) in COMMON:
         return False
     if not _PROPER_LISTS.isdisjoint(listed):
@@ -245,7 +252,7 @@ WORD_RULES = (
 )
 RULES = (
     CandidateRule("remark of a few ordinary words", "{Outdated} Guideline", _is_remark, False),
-    CandidateRule("small talk in small letters", "so that {using okay} is fine", _is_small_talk, False),
+    CandidateRule("small talk in small letters", "the patients were {using okay} doses of it", _is_small_talk, False),
     CandidateRule("eponym of a disease, a sign or an institute", "patients with {Marie-Tooth} disease", _is_eponym, False),
     CandidateRule("department, not a house", "ask the people of the {Internal Medicine Clinic} there", _is_department, False),
     CandidateRule("ordinary word that opens a sentence", "{Grace} period for the copay ends", _opens_sentence, False),

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from medloop.privacy.phi.allowed import is_added
 from medloop.privacy.phi.english import tagger
-from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_word_phi
+from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_plain, is_word_phi
 from medloop.privacy.phi.english.tagger import TAGS, LetterCase, Scores, Token
-from medloop.privacy.phi.lists import FREQUENT, WordList, eponyms, is_listed, medical_words, tier
+from medloop.privacy.phi.lists import FREQUENT, NAMES, WordList, eponyms, is_listed, medical_words, tier
 from medloop.privacy.phi.spans import Span
 
 DOUBTLESS = -60.0  # a word so far from being removed is not a reason to doubt
@@ -30,6 +30,8 @@ _NOBODY = frozenset(
         WordList.TITLE,
     }
 )
+_REMARK = 5  # words and signs; a text with fewer is a remark
+_PROPER = NAMES | {WordList.TOWN}
 _PERSON = re.compile(
     r"\b(?:Mr|Mrs|Ms|Miss|Dr)\b\.? [A-Z]|\b(?:[Mm]y|[Hh]er|[Hh]is) (?:wife|husband|son|daughter|mother|father|mom|dad|brother"
     r"|sister|friend|neighbou?r)\b|\b(?:[Ss]he|[Hh]e) (?:lives|reports|reported|denies|works|said|says|came|called)\b"
@@ -95,14 +97,17 @@ def nearest(tagged: Iterable[TaggedPart]) -> float:
 
 def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float:
     is_medical, mixed_case = part.is_medical, tagger.case_of(part.text) == LetterCase.MIXED
+    is_note = is_medical or len(part.tokens) < _REMARK
     for token, margin in zip(part.tokens, margins, strict=True):
         word = token.word
+        if is_note and _is_heading(word):
+            continue
         if (
             margin <= best
             or margin <= DOUBTLESS
             or not word[0].isalpha()
             or _is_frequent(word)
-            or _is_medical(word)
+            or _is_term(word)
             or is_added(word)
         ):
             continue
@@ -119,18 +124,23 @@ def _is_frequent(word: str) -> bool:
 
 
 @lru_cache(maxsize=32_768)
-def _is_medical(word: str) -> bool:
+def _is_term(word: str) -> bool:
     return word.lower() in medical_words() or word.lower() in eponyms()
 
 
-def capital_left(folded: str) -> bool:
+@lru_cache(maxsize=32_768)
+def _is_heading(word: str) -> bool:
+    """An ordinary word that is nobody's name and no town: in a note its capital means nothing ("Reasoning")."""
+    lower = word.lower()
+    return is_plain(lower.removeprefix("non")) and not is_listed(lower, _PROPER)
+
+
+def capital_left(folded: str, is_medical: bool) -> bool:
     """Whether a capitalized word is left inside a sentence that is not a month, nation, country, title or medical term.
 
     Where somebody has been removed already, it may be a person or a place too."""
-    return any(
-        not is_listed(word.lower(), _NOBODY) and not _is_medical(word) and not is_added(word)
-        for word in _CAPITALIZED.findall(folded)
-    )
+    words = (word for word in _CAPITALIZED.findall(folded) if not (is_medical and _is_heading(word)))
+    return any(not is_listed(word.lower(), _NOBODY) and not _is_term(word) and not is_added(word) for word in words)
 
 
 _SUBJECT = re.compile(r"(?:^|[.!?:\n\"“] ?)([A-Z][a-z]{2,15}) (?:reports|denies|states|complains|complained|endorses|says)\b")
@@ -145,7 +155,7 @@ _ROLES = frozenset(
 
 def ordinary_subject(folded: str) -> bool:
     """Whether an ordinary word does what a person does: "Chance reports". It may be a name."""
-    return any(word.lower() not in _ROLES and not _is_medical(word) for word in _SUBJECT.findall(folded))
+    return any(word.lower() not in _ROLES and word.lower() not in medical_words() for word in _SUBJECT.findall(folded))
 
 
 def parts_of(folded: str, known: Sequence[Span]) -> Iterator[LatinPart]:
