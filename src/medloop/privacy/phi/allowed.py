@@ -91,11 +91,12 @@ def is_term(text: str, span: Span) -> bool:
         return False
     if _HAN.search(text, start, end):
         return any(_is_within(text, start, end, terms) for terms in (lists.medical_terms_zh(), added.chinese))
-    phrase = text[start:end].lower()
+    phrase, medical = text[start:end].lower(), lists.medical_words()
+    if phrase in added.english:
+        return True
     words = _WORD.findall(phrase)
-    if not words or phrase in added.english:
-        return bool(words)
-    medical = lists.medical_words()
+    if not words or not (words[0] in medical or words[0] in lists.eponyms() or words[0] in added.english):
+        return False
     unknown = [word for word in words if word not in medical and word not in added.english and word not in _JOINTS]
     eponyms = lists.eponyms()
     return not unknown or (all(word in eponyms for word in unknown) and _beside_eponym(text, start, end))

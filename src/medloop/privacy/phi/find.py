@@ -18,6 +18,7 @@ from medloop.privacy.phi.spans import PhiSpan, Span, merge, outside
 
 PLACEHOLDER = re.compile(r"\[([A-Z]+)_(\d{1,9})\]")
 _DIGIT = re.compile(r"\d")
+_HAN = re.compile(r"[\u3400-\u9fff]")
 _PERSONAL = frozenset(("ID", "CARD", "PHONE", "RECORD", "EMAIL", "PLATE", "ADDRESS", "SSN"))  # beside these a name is likely
 
 
@@ -57,12 +58,13 @@ def find(text: str, persons: Collection[str] = ()) -> list[PhiSpan]:
 
 def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
     plain = text.plain
+    has_han = _HAN.search(plain) is not None
     guessed = {*text.tagged[0], *english_titles.find(plain)}
-    if not plain.isascii():
+    if has_han:
         guessed.update(chinese_titles.find(plain))
         guessed.update((start, _known_end(plain, start, end, persons), "NAME") for start, end in text.chinese[0])
     spans = [*text.formed, *(span for span in guessed if not is_term(plain, span)), *english_places.find(plain)]
-    if not plain.isascii():
+    if has_han:
         spans += chinese_places.find(plain)
     if not spans and not persons:
         return []

@@ -5,6 +5,7 @@ The time grows with the length of the text alone, not with the number of names.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import combinations
 
 from medloop.privacy.phi import lists
@@ -19,6 +20,7 @@ _MAX_PARTS = 4  # words of a name whose every choice is looked up
 _PARTICLES = frozenset("van von der den de la le di da bin al el du del".split())
 
 
+@lru_cache(maxsize=16_384)
 def plain(name: str) -> str:
     """The name in lower case without title, degree and line ends: what tells two persons apart."""
     return " ".join(without_title(name).replace(",", " ").split()).casefold()
@@ -63,8 +65,8 @@ class Persons:
 
 def _parts(words: frozenset[str]) -> Iterator[frozenset[str]]:
     """Every choice of these words; of a long name only the whole, each word, and all words but one."""
-    if len(words) == 1:
-        return iter((words,))
+    if len(words) < 3:
+        return iter((words, *(frozenset((word,)) for word in words)) if len(words) == 2 else (words,))
     sizes = range(1, len(words) + 1) if len(words) <= _MAX_PARTS else (1, len(words) - 1, len(words))
     return (frozenset(part) for size in sizes for part in combinations(sorted(words), size))
 

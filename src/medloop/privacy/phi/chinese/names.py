@@ -207,15 +207,14 @@ def _is_led(name: NameCandidate) -> bool:
 
 def _is_in_frequent_pair(name: NameCandidate) -> bool:
     """Whether it is, or is cut out of, characters that often stand side by side: 矫正, (亲)戚家, 许多(水)."""
-    if _is_led(name):
-        return False
     text, start, end = name.text, name.start, name.end
-    return (
+    is_word = (
         is_pair(text, start)
         or (name.size > 2 and (is_pair(text, end - 2, often=True) or is_term(text, (start + 1, end, "NAME"))))
         or (start > 0 and text[start - 1] not in _FUNCTION and is_pair(text, start - 1))
         or (name.size < 3 and text[end : end + 1] not in _FUNCTION and is_pair(text, end - 1, often=True))
     )
+    return is_word and not _is_led(name)
 
 
 def _is_long_blocked(name: NameCandidate) -> bool:
@@ -300,7 +299,10 @@ SITUATIONS = (
 
 
 def situation_of(name: NameCandidate) -> Situation:
-    return next(situation for situation in SITUATIONS if situation.applies(name))
+    for situation in SITUATIONS:
+        if situation.applies(name):
+            return situation
+    raise AssertionError("the last situation always applies")
 
 
 def _threshold(text: str, start: int, end: int, in_record: bool) -> float:

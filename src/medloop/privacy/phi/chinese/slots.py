@@ -72,6 +72,7 @@ _NOT_NAMES = re.compile(
 )
 
 
+_ANY_HAN = re.compile(f"[{_HAN}]")
 _SURNAME_CUT = re.compile(f"{MASK}[老小大阿][{_HAN}]")
 _SLOTS = ((_WITHOUT_COLON, ""), (_TO_ROOM, "请"), (_OWNER, "的"))  # with a character that every match has
 
@@ -143,7 +144,7 @@ def doubtful(text: str) -> bool:
     """Whether an ordinary word that is rare in medicine stands where a name is expected: 名字是平安, 请欢喜到3号诊室.
 
     Also where a relative's name was replaced and 老六 or 小三 is left of it, and characters that are no word behind a patient."""
-    if text.isascii():
+    if not _ANY_HAN.search(text):
         return False
     if _SURNAME_CUT.search(text):
         return True
