@@ -90,7 +90,7 @@ def is_term(text: str, span: Span) -> bool:
     if kind not in _LOOSE:
         return False
     if _HAN.search(text, start, end):
-        return any(_is_within(text, start, end, terms) for terms in (lists.medical_terms_zh(), added.chinese))
+        return _is_within(text, start, end, lists.medical_terms_zh()) or _is_within(text, start, end, added.chinese)
     phrase, medical = text[start:end].lower(), lists.medical_words()
     if phrase in added.english:
         return True

@@ -23,6 +23,8 @@ _PARTICLES = frozenset("van von der den de la le di da bin al el du del".split()
 @lru_cache(maxsize=16_384)
 def plain(name: str) -> str:
     """The name in lower case without title, degree and line ends: what tells two persons apart."""
+    if _HAN.fullmatch(name):
+        return name
     return " ".join(without_title(name).replace(",", " ").split()).casefold()
 
 
@@ -37,9 +39,10 @@ class Persons:
 
     def add(self, name: str, placeholder: str) -> None:
         self.placeholders[name] = placeholder
-        if _HAN.fullmatch(name):
+        is_chinese = _HAN.fullmatch(name) is not None
+        if is_chinese:
             self._by_surname.setdefault(name[0], set()).add(placeholder)
-        words = frozenset(_WORD.findall(name))
+        words = frozenset((name,) if is_chinese else _WORD.findall(name))
         self._by_words.setdefault(words, set()).add(placeholder)
         for part in _parts(words):
             self._containing.setdefault(part, set()).add(placeholder)

@@ -313,7 +313,10 @@ def _threshold(text: str, start: int, end: int, in_record: bool) -> float:
 def _begins_blocked_word(text: str, start: int, least: int = 2) -> bool:
     """Herbs, drugs, diseases and everyday words of at least so many characters that begin with a surname: 葛根素, 高热, 尚未."""
     blocked = _blocked_words()
-    return any(text[start : start + size] in blocked for size in range(least, min(4, len(text) - start) + 1))
+    four = text[start : start + 4]
+    if len(four) > 2 and (four in blocked or four[:3] in blocked):
+        return True
+    return least < 3 and four[:2] in blocked
 
 
 def _is_across_word(text: str, start: int) -> bool:
