@@ -172,7 +172,7 @@ def _doubts(text: PreparedText) -> Iterator[tuple[float, str]]:
         word = 0.9
     yield word, "a word that may be a name, a place or an organisation"
     yield min(1.0, _CHINESE_WEIGHT * text.chinese[1]), "characters that may be a Chinese name"
-    if slots.doubtful(text.plain) or tagged_spans.ordinary_subject(text.plain):
+    if slots.doubtful(text.plain) or tagged_spans.name_may_be_left(text.plain):
         yield 0.85, "an ordinary word where a name is expected"
     if disguised.may_hide(text.plain):
         yield 0.95, disguised.REASON

@@ -208,6 +208,8 @@ def _is_led(name: NameCandidate) -> bool:
 def _is_in_frequent_pair(name: NameCandidate) -> bool:
     """Whether it is, or is cut out of, characters that often stand side by side: 矫正, (亲)戚家, 许多(水)."""
     text, start, end = name.text, name.start, name.end
+    if name.before(2) in _PATIENT and name.has_surname and not is_pair(text, start):
+        return False
     is_word = (
         is_pair(text, start)
         or (name.size > 2 and (is_pair(text, end - 2, often=True) or is_term(text, (start + 1, end, "NAME"))))

@@ -147,6 +147,8 @@ def small_name_end(text: str, start: int, end: int, titled: bool) -> int:
         words.append(_SmallWord(match.end(), is_listed(word, NAMES), tier(word)))
     if not words:
         return 0
+    if titled and len(words) == 1 and text[end : end + 1] in ":,.":
+        return end  # "doctor dave tack:", whatever the second word is
     all_uncommon = all(word.tier in NOT_ONLY_ORDINARY for word in words)
     if titled or (len(words) == 2 and (all_uncommon or any(word.is_listed for word in words))):
         return words[-1].end

@@ -10,7 +10,8 @@ from medloop.privacy.phi.allowed import is_added
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_plain, is_word_phi
 from medloop.privacy.phi.english.tagger import TAGS, LetterCase, Scores, Token
-from medloop.privacy.phi.lists import FREQUENT, NAMES, WordList, eponyms, is_listed, medical_words, tier
+from medloop.privacy.phi.lists import FREQUENT, NAMES, NOT_ONLY_ORDINARY, WordList, eponyms, is_listed, medical_words, tier
+from medloop.privacy.phi.normalize import MASK
 from medloop.privacy.phi.spans import Span
 
 DOUBTLESS = -60.0  # a word so far from being removed is not a reason to doubt
@@ -143,6 +144,10 @@ def capital_left(folded: str, is_medical: bool) -> bool:
     return any(not is_listed(word.lower(), _NOBODY) and not _is_term(word) and not is_added(word) for word in words)
 
 
+_SMALL = "[a-zß-öø-ÿ\u0100-\u024fə]"
+_BEHIND_NAME = re.compile(
+    rf"(?:{MASK}|\b(?:[Dd]octor|[Dd]r\.?|M(?:r|rs|s)\.?|Miss|Mister)) ({_SMALL}{{3,20}})(?=[:,.?!\n]|$| {_SMALL}+[:,.?!\n])"
+)
 _SUBJECT = re.compile(r"(?:^|[.!?:\n\"“] ?)([A-Z][a-z]{2,15}) (?:reports|denies|states|complains|complained|endorses|says)\b")
 _ROLES = frozenset(
     """patient mother father mom mum dad wife husband son daughter brother sister family caregiver carer spouse partner friend
@@ -153,8 +158,10 @@ _ROLES = frozenset(
 )
 
 
-def ordinary_subject(folded: str) -> bool:
-    """Whether an ordinary word does what a person does: "Chance reports". It may be a name."""
+def name_may_be_left(folded: str) -> bool:
+    """Whether an ordinary word does what a person does ("Chance reports"), or an unknown one follows a title or a name."""
+    if any(tier(word) in NOT_ONLY_ORDINARY and not _is_term(word) for word in _BEHIND_NAME.findall(folded)):
+        return True
     return any(word.lower() not in _ROLES and word.lower() not in medical_words() for word in _SUBJECT.findall(folded))
 
 

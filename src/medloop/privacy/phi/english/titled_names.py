@@ -10,7 +10,7 @@ from medloop.privacy.phi.lists import NAMES, ORDINARY, WordList, is_listed, medi
 from medloop.privacy.phi.rules import Finder
 from medloop.privacy.phi.spans import Span
 
-_CAP = r"[A-ZÀ-ÖØ-ÞĀ-Ž][a-zß-öø-ÿā-ž'’\-]{1,20}(?:[A-Z][a-zß-öø-ÿā-ž]{1,20})?"
+_CAP = r"[A-ZÀ-ÖØ-ÞĀ-ŽƏȘȚ][a-zß-öø-ÿ\u0100-\u024fə'’\-]{1,20}(?:[A-Z][a-zß-öø-ÿ\u0100-\u024fə]{1,20})?"
 _WHOLE = rf"(?:(?:{_CAP}|[A-Z]\.?|van|von|der|den|de|la|le|di|bin|al)[ \-]){{0,3}}{_CAP}"
 _FULL = rf"{_CAP}(?: [A-Z]\.?)?(?: (?:(?:Ó|Ní|Nic|Mac|Ua|ibn|binti|van|von|de|la|del|di|bin|al|da|dos|el) ){{0,2}}{_CAP}){{0,2}}"
 _TITLE = "Dr|Mr|Mrs|Ms|Miss|Mx|Prof|Professor|Doctor|Nurse|Sister"
@@ -131,7 +131,7 @@ _SYLLABLES = frozenset(
 _HYPHENATED = re.compile(rf"(?<![\w-])(?P<name>([A-Z][a-z]{{1,5}})-([a-z]{{1,5}}))(?![\w-])(?: (?:[A-Z]\. )?{_CAP})?")
 _SMALL_NAME = re.compile(
     r"\b(?=[dDiImMnNtT])(?i:(?P<lead>this is|my name is|my name['’]s|name is|i am|i['’]m|it['’]s|dr\.?|mrs?\.?|ms\.?|nurse|doctor|my (?:wife|husband|son|daughter|mom|mother|dad|father|sister|brother|friend)))"
-    r",? (?P<name>[a-zß-öø-ÿā-žə][a-zß-öø-ÿā-žə'’\-]{2,20}(?: (?!and\b|at\b|for\b|from\b|the\b|my\b|is\b|was\b|has\b|had\b|said\b|to\b)[a-zß-öø-ÿā-žə][a-zß-öø-ÿā-žə'’\-]{2,20})?)"
+    r",? (?P<name>[a-zß-öø-ÿ\u0100-\u024fə][a-zß-öø-ÿ\u0100-\u024fə'’\-]{2,20}(?: (?!and\b|at\b|for\b|from\b|the\b|my\b|is\b|was\b|has\b|had\b|said\b|to\b)[a-zß-öø-ÿ\u0100-\u024fə][a-zß-öø-ÿ\u0100-\u024fə'’\-]{2,20})?)"
 )
 _SMALL_TITLES = frozenset(("dr", "mr", "mrs", "ms", "nurse", "doctor"))
 # What makes the words before it a disease, a scale, an institute.
