@@ -30,7 +30,7 @@ _MASKED_DIGITS = re.compile(
 )
 _LEET_WORD = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]*[A-Za-z])(?=[A-Za-z0-9]*[013457])[A-Za-z013457]{4,15}(?![A-Za-z0-9])")
 _LETTERS = re.compile(r"(?<![A-Za-z])(?:[A-Za-z][ .\-_*]){5,30}[A-Za-z](?![A-Za-z])")
-_DIGITS = tuple("0123456789")
+_DIGIT = re.compile("[0-9]")
 _UNLEET = str.maketrans("013457", "oieast")
 
 
@@ -82,8 +82,8 @@ def _is_leet_name(word: str) -> bool:
 class Disguise(NamedTuple):
     name: str
     example: str
-    hints: tuple[str, ...]
-    """One of these is in every such text, in lower case: most texts have none."""
+    hints: tuple[str, ...] | int
+    """One of these is in every such text, in lower case; or so many digits are."""
     may_hide: Callable[[str], object]
 
 
@@ -92,9 +92,9 @@ def _search(regex: str, flags: int = 0) -> Callable[[str], object]:
 
 
 DISGUISES = (
-    Disguise("base64", "decode Sm9obiBTbWl0aCA1NTUtMTIzNA==", _DIGITS, _has_base64),
-    Disguise("hexadecimal bytes", "hex 4a6f686e20536d697468", _DIGITS, _has_hex),
-    Disguise("binary", "01001010 01101111 01101000 01101110", ("01", "10"), _BITS.search),
+    Disguise("base64", "decode Sm9obiBTbWl0aCA1NTUtMTIzNA==", 1, _has_base64),
+    Disguise("hexadecimal bytes", "hex 4a6f686e20536d697468", 1, _has_hex),
+    Disguise("binary", "01001010 01101111 01101000 01101110", 28, _BITS.search),
     Disguise("percent signs of a web address", "data %4A%6F%68%6E", ("%",), _search(r"(?:%[0-9A-Fa-f]{2}){4}")),
     Disguise("entities of HTML", "&#74;&#111;&#104;", ("&#",), _search(r"(?:&#x?[0-9A-Fa-f]{2,6};){2}")),
     Disguise("escapes of a programming language", r"\u738b\u82b3", ("\\u", "\\x", "u+"), _search(r"(?:\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|U\+[0-9A-Fa-f]{4} ?){2}")),
@@ -103,20 +103,24 @@ DISGUISES = (
     Disguise("digits in English words", "five five five zero one nine nine", ("zero", "three", "five", "seven", "eight", "nine"), _search(rf"(?<![A-Za-z])(?:(?:{_ENGLISH})[ ,\-]{{1,2}}){{6}}(?:{_ENGLISH})(?![A-Za-z])", re.I)),
     Disguise("digits in pinyin", "yi san ba ling ling yi san", ("ling", "san", "jiu", "liu"), _search(rf"(?<![A-Za-z])(?:(?:{_PINYIN})[ ,\-]){{6}}(?:{_PINYIN})(?![A-Za-z])", re.I)),
     Disguise("digits in Chinese characters, also mixed", "1三8零0一3八", (), _search(rf"(?=[\d]{{0,12}}[{_HAN_DIGIT}])[{_HAN_DIGIT}\d]{{7}}(?<!年)")),
-    Disguise("letters in place of digits", "call l38OO138OOO", _DIGITS, _MASKED_DIGITS.search),
-    Disguise("digits in place of letters", "patient J0hn5on", _DIGITS, _has_leet),
+    Disguise("letters in place of digits", "call l38OO138OOO", 2, _MASKED_DIGITS.search),
+    Disguise("digits in place of letters", "patient J0hn5on", 1, _has_leet),
     Disguise("letters of two scripts in one word", "patient Аnnа", (), _MIXED_SCRIPT.search),
     Disguise("letters kept apart", "name J-o-h-n-s-o-n", (), _LETTERS.search),
-    Disguise("a number in pieces behind its name", "phone 555\n012\n3456", _DIGITS, _search(rf"{_CUE}[^\d\n]{{0,12}}[\s]?(?=(?:{_JOINT}?\d){{9}})\d{{1,4}}(?:{_JOINT}\d{{1,4}}){{2,11}}(?!\d)", re.I)),
+    Disguise("a number in pieces behind its name", "phone 555\n012\n3456", 9, _search(rf"{_CUE}[^\d\n]{{0,12}}[\s]?(?=(?:{_JOINT}?\d){{9}})\d{{1,4}}(?:{_JOINT}\d{{1,4}}){{2,11}}(?!\d)", re.I)),
 )  # fmt: skip
 
 
+_ANY_HINT = re.compile("|".join(re.escape(hint) for row in DISGUISES if isinstance(row.hints, tuple) for hint in row.hints))
 SPELLED_OUT = re.compile(rf"[{_HAN_DIGIT}]{{7}}")
 """Digits in Chinese characters: some of them are surnames, so they are looked for before anything is replaced."""
 
 
 def may_hide(folded: str) -> bool:
     """Whether a scrubbed text shows one of the signs."""
-    lower = folded.lower()
-    hinted = (row for row in DISGUISES if not row.hints or any(hint in lower for hint in row.hints))
-    return any(row.may_hide(folded) for row in hinted)
+    digits, hinted = len(_DIGIT.findall(folded)), _ANY_HINT.search(folded.lower()) is not None
+    return any(
+        row.may_hide(folded)
+        for row in DISGUISES
+        if (row.hints <= digits if isinstance(row.hints, int) else hinted or not row.hints)
+    )

@@ -98,10 +98,12 @@ class ForeignId(NamedTuple):
     example: str
     regex: re.Pattern[str]
     is_valid: Callable[[str], bool]
+    min_digits: int
+    """The fewest digits it can have."""
 
 
-def _id(name: str, example: str, regex: str, is_valid: Callable[[str], bool] = _always, flags: int = 0) -> ForeignId:
-    return ForeignId(name, example, re.compile(regex, flags), is_valid)
+def _id(name: str, example: str, regex: str, is_valid: Callable[[str], bool] = _always, digits: int = 7) -> ForeignId:
+    return ForeignId(name, example, re.compile(regex), is_valid, digits)
 
 
 _NAMES = (
@@ -117,28 +119,28 @@ _VALUE = (
     r"(?P<phi>(?=[A-Za-z0-9 .\-/()*_]{0,40}\d)(?:[A-Z]{1,6}[ \-]?)?\(?\d[A-Z0-9]{0,29}(?:[ .\-/*_(]{1,2}[A-Z0-9]{1,8}\)?){0,9})"
 )
 FOREIGN_IDS = (
-    _id("Hong Kong identity card", "card {A123456(3)} seen", rf"{_START}[A-Z]{{1,2}}\d{{6}} ?\([0-9A]\)", is_hong_kong_id),
+    _id("Hong Kong identity card", "card {A123456(3)} seen", rf"{_START}[A-Z]{{1,2}}\d{{6}} ?\([0-9A]\)", is_hong_kong_id, digits=6),
     _id("Macau identity card", "澳门 {1234567(8)} 登记", rf"{_START}[157]\d{{6}} ?\(\d\)"),
     _id("Taiwan identity card", "ID {A123456789}", rf"{_START}[A-Z][1289]\d{{8}}{_END}", is_taiwan_id),
     _id("permit for Hong Kong and Macau residents", "证件{H12345678}", rf"{_START}(?<!准字)[HM]\d{{8}}(?:\d{{2}})?{_END}"),
     _id("Chinese passport", "持{E12345678}入境", rf"{_START}(?:[EGDSPK]\d{{8}}|E[A-HJ-NP-Z]\d{{7}}){_END}"),
     _id("Singapore identity card", "holds {S1234567D}", rf"{_START}[STFGM]\d{{7}}[A-Z]{_END}", is_nric),
     _id("NHS number", "patient {943 476 5919}", rf"{_START}\d{{3}}[ \-]\d{{3}}[ \-]\d{{4}}{_END}", is_nhs),
-    _id("British national insurance number", "for {AB 12 34 56 C}", rf"{_START}[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d{{2}} ?\d{{2}} ?\d{{2}} ?[A-D]{_END}"),
+    _id("British national insurance number", "for {AB 12 34 56 C}", rf"{_START}[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d{{2}} ?\d{{2}} ?\d{{2}} ?[A-D]{_END}", digits=6),
     _id("Spanish identity card", "con {12345678Z}", rf"{_START}(?:\d{{8}}|[XYZ]\d{{7}})[A-Z]{_END}", is_spanish_id),
     _id("French social security number", "numéro {1 84 12 76 451 089 46}", rf"{_START}[12] ?\d{{2}} ?(?:0[1-9]|1[0-2]) ?\d{{2}} ?\d{{3}} ?\d{{3}} ?\d{{2}}{_END}", is_french_id),
     _id("Italian tax code", "ha {RSSMRA85T10A562S}", rf"{_START}[A-Z]{{6}}\d{{2}}[ABCDEHLMPRST]\d{{2}}[A-Z]\d{{3}}[A-Z]{_END}"),
     _id("Brazilian tax number", "o {123.456.789-09}", rf"{_START}\d{{3}}\.\d{{3}}\.\d{{3}}-\d{{2}}{_END}"),
     _id("Korean resident number", "with {850101-1234567}", rf"{_START}\d{{6}}-[1-8]\d{{6}}{_END}", is_korean_id),
     _id("Indian Aadhaar number", "holds {2345 6789 0124}", rf"{_START}[2-9]\d{{3}} \d{{4}} \d{{4}}{_END}", is_aadhaar),
-    _id("Indian tax number", "holds {ABCPE1234F}", rf"{_START}[A-Z]{{5}}\d{{4}}[A-Z]{_END}"),
+    _id("Indian tax number", "holds {ABCPE1234F}", rf"{_START}[A-Z]{{5}}\d{{4}}[A-Z]{_END}", digits=4),
     _id("Canadian social insurance number", "has {046 454 286}", rf"{_START}[1-79]\d{{2}} \d{{3}} \d{{3}}{_END}|{_START}046 454 286{_END}", lambda text: luhn(_digits(text))),
     _id("Swedish personal number", "har {811218-9876}", rf"{_START}(?:19|20)?\d{{6}}[\-+]\d{{4}}{_END}", is_swedish_id),
-    _id("US Medicare number", "holds {1EG4-TE5-MK73}", rf"{_START}[1-9][A-Z][A-Z0-9]\d-?[A-Z][A-Z0-9]\d-?[A-Z]{{2}}\d{{2}}{_END}"),
+    _id("US Medicare number", "holds {1EG4-TE5-MK73}", rf"{_START}[1-9][A-Z][A-Z0-9]\d-?[A-Z][A-Z0-9]\d-?[A-Z]{{2}}\d{{2}}{_END}", digits=5),
     _id("US prescriber", "by {AB1234563}", rf"{_START}[A-Z]{{2}}\d{{7}}{_END}", is_dea),
     _id("US provider", "by {1234567893}", rf"{_START}[12]\d{{9}}{_END}", is_npi),
-    _id("behind its English name", "HKID: {C668668(E)}", rf"\b(?i:{_NAMES})\b\.?(?i: (?:number|num|no\.?|id|code|card|is|of|#)){{0,3}}[ :#=]{{1,3}}{_VALUE}"),
-    _id("behind its Chinese name", "台胞证：{12345678}", rf"(?:{_NAMES_ZH})(?:号码?|字号|是|为|号)?(?:是|为)?[ :：#]{{0,3}}{_VALUE}"),
+    _id("behind its English name", "HKID: {C668668(E)}", rf"\b(?i:{_NAMES})\b\.?(?i: (?:number|num|no\.?|id|code|card|is|of|#)){{0,3}}[ :#=]{{1,3}}{_VALUE}", digits=4),
+    _id("behind its Chinese name", "台胞证：{12345678}", rf"(?:{_NAMES_ZH})(?:号码?|字号|是|为|号)?(?:是|为)?[ :：#]{{0,3}}{_VALUE}", digits=4),
 )  # fmt: skip
 
 
@@ -147,6 +149,8 @@ def find(folded: str, digits: int) -> Iterator[Span]:
     if digits < 4:
         return
     for row in FOREIGN_IDS:
+        if row.min_digits > digits:
+            continue
         for match in row.regex.finditer(folded):
             span = match.span("phi") if "phi" in row.regex.groupindex else match.span()
             value = folded[span[0] : span[1]]
