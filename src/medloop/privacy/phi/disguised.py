@@ -118,9 +118,12 @@ SPELLED_OUT = re.compile(rf"[{_HAN_DIGIT}]{{7}}")
 
 def may_hide(folded: str) -> bool:
     """Whether a scrubbed text shows one of the signs."""
-    digits, hinted = len(_DIGIT.findall(folded)), _ANY_HINT.search(folded.lower()) is not None
-    return any(
-        row.may_hide(folded)
-        for row in DISGUISES
-        if (row.hints <= digits if isinstance(row.hints, int) else hinted or not row.hints)
-    )
+    lower, digits = folded.lower(), len(_DIGIT.findall(folded))
+    has_hint = _ANY_HINT.search(lower) is not None
+
+    def is_possible(row: Disguise) -> bool:
+        if isinstance(row.hints, int):
+            return row.hints <= digits
+        return not row.hints or (has_hint and any(hint in lower for hint in row.hints))
+
+    return any(row.may_hide(folded) for row in DISGUISES if is_possible(row))

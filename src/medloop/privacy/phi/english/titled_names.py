@@ -174,7 +174,8 @@ def _find_subjects(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_nicknames(text: str) -> Iterator[tuple[int, int]]:
-    yield from (match.span("name") for match in _NICKNAME.finditer(text))
+    if '"' in text or "“" in text or "'" in text or "‘" in text:
+        yield from (match.span("name") for match in _NICKNAME.finditer(text))
 
 
 def _find_capitals_first(text: str) -> Iterator[tuple[int, int]]:
