@@ -63,7 +63,7 @@ def try_fault(name: str, folder: Path) -> FaultTrial:
     """Judge one answer, with one attempt, while the service has this fault."""
     files = TeacherFiles(folder / "teacher_judgements.jsonl", folder / "logs")
     with TeacherServer(fault=lambda n: name) as server:
-        config = TeacherConfig(base_url=server.url, attempts=1, deadline_s=1.0, null_probes=0, peak_hours_utc=())
+        config = TeacherConfig(base_url=server.url, passes=1, attempts=1, deadline_s=1.0, null_probes=0, peak_hours_utc=())
         run = judge_all([JudgeItem("p0", QUESTION, ANSWER)], config, key=KEY, files=files)
         reserved = sum(_reserved(config, body) for body in server.seen)
     rows = tuple(json.loads(line) for path in files.logs.glob("*.jsonl") for line in path.read_text().splitlines())

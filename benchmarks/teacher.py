@@ -56,7 +56,7 @@ def throughput(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     port = free_port()
     server = started(port, args.latency)
     config = TeacherConfig(
-        base_url=f"http://127.0.0.1:{port}", in_flight=args.in_flight, null_probes=0, budget_usd=1e6, daily_usd=1e6
+        base_url=f"http://127.0.0.1:{port}", in_flight=args.in_flight, null_probes=0, budget_usd=1e6, daily_usd=1e6, passes=1
     )
     files = TeacherFiles(folder / "judgements.jsonl", folder / "logs")
     items = [JudgeItem(f"p{n}", f"Case {n}: what should I do?", ANSWER.format(n=n)) for n in range(args.judgements)]
@@ -107,7 +107,7 @@ def _lift(folder: Path, texts: tuple[str, ...], judge: Judge) -> dict[str, Any]:
 
 def _scores(folder: Path, answers: list[str], judge: Judge) -> list[float | None]:
     with TeacherServer(keep_bodies=False, judge=judge) as server:
-        config = TeacherConfig(base_url=server.url, null_probes=0, backoff_s=0.0)
+        config = TeacherConfig(base_url=server.url, null_probes=0, backoff_s=0.0, passes=1)
         items = [JudgeItem(f"i{n}", "Is my headache dangerous?", answer) for n, answer in enumerate(answers)]
         run = judge_all(items, config, key="k", files=TeacherFiles(folder / "injected.jsonl", folder / "logs"))
     return [result.judgement.teacher_score if result.judgement else None for result in run.results]

@@ -52,7 +52,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def teacher_file(workspace: Path, url: str) -> str:
     path = workspace / "teacher.yaml"
-    path.write_text(f"base_url: {url}\nbackoff_s: 0\nattempts: 1\n", encoding="utf-8")
+    path.write_text(f"base_url: {url}\nbackoff_s: 0\nattempts: 1\npasses: 1\n", encoding="utf-8")
     return str(path)
 
 
@@ -143,7 +143,7 @@ def test_an_unknown_part_is_named_in_the_error(workspace: Path) -> None:
 
 def test_the_budget_is_one_for_all_calls(tmp_path: Path) -> None:
     with TeacherServer() as server:
-        config = TeacherConfig(base_url=server.url, budget_usd=0.0010, peak_factor=1, null_probes=0, in_flight=1)
+        config = TeacherConfig(base_url=server.url, budget_usd=0.0010, peak_factor=1, null_probes=0, in_flight=1, passes=1)
         part = TeacherPart(config, key="k", files=TeacherFiles(tmp_path / "j.jsonl", tmp_path / "logs"))
         scores = [part.score([Sample(id=str(n), question="q?", answer=f"Rest well, case {n}.")])[0] for n in range(12)]
     assert part.spent <= 0.0010 and isinstance(scores[0], Score)

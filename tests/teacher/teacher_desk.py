@@ -26,6 +26,7 @@ class Desk:
             "in_flight": 1,
             "null_probes": 0,
             "circuit_open_s": 0.2,
+            "passes": 1,
         }
         return TeacherConfig(**{**quick, **changes})
 

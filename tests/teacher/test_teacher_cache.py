@@ -26,7 +26,7 @@ from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import TeacherFiles, judge_all
 from medloop.teacher.judge_items import JudgeItem
 url, folder = sys.argv[1], Path(sys.argv[2])
-config = TeacherConfig(base_url=url, in_flight=4, null_probes=0)
+config = TeacherConfig(base_url=url, in_flight=4, null_probes=0, passes=1)
 items = [JudgeItem(f"p{n}", f"Question {n}: my head hurts?", "Please rest and see a doctor. It is usually due to stress.") for n in range(120)]
 judge_all(items, config, key="k", files=TeacherFiles(folder / "rl/teacher_judgements.jsonl", folder / "logs"))
 """

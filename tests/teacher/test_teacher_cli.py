@@ -15,7 +15,7 @@ from medloop.teacher.config import TeacherConfig
 from medloop.teacher.verdict import CRITERIA
 from medloop.testing.processes import run_medloop
 from medloop.testing.records import make_record
-from medloop.testing.teacher_server import TeacherServer, form
+from medloop.testing.teacher_server import TeacherServer, form, gullible
 
 GOOD = "A headache is usually due to stress. Please rest and drink water. See a doctor if it lasts. I understand the worry."
 
@@ -42,7 +42,7 @@ def test_judge_scores_answers_and_a_second_run_makes_no_calls(clinic: Path) -> N
         first = medloop(clinic, "teacher", "judge", str(answers(clinic, 6)), "--base-url", server.url)
         assert first.returncode == 0, first.stderr
         again = medloop(clinic, "teacher", "judge", str(answers(clinic, 6)), "--base-url", server.url)
-        assert again.returncode == 0 and server.requests == 6
+        assert again.returncode == 0 and server.requests == 6 * 5  # extract, three statements alone, grade
     assert "Judged 6 of 6" in first.stdout and "0 requests, 0.0000 USD" in again.stdout
     rows = [json.loads(line) for line in (clinic / "data/rl/teacher_scores_answers.jsonl").read_text().splitlines()]
     assert [row["prompt_id"] for row in rows] == [f"a{n}" for n in range(6)]
@@ -89,7 +89,7 @@ def test_an_answer_that_the_model_did_not_give_is_missing_and_not_sent(clinic: P
     path.write_text(path.read_text() + json.dumps({"id": "x", "question": "q", "answer": "", "finish_reason": "error"}) + "\n")
     with TeacherServer() as server:
         done = medloop(clinic, "teacher", "judge", str(path), "--base-url", server.url)
-        assert done.returncode == 0 and server.requests == 5
+        assert done.returncode == 0 and server.requests == 5 * 5
     assert "Missing 1: the model gave no answer" in done.stdout
 
 
@@ -150,7 +150,8 @@ def test_review_writes_a_report_and_proposals(clinic: Path) -> None:
 def test_probe_fails_when_the_teacher_moved(clinic: Path) -> None:
     with TeacherServer() as server:
         first = medloop(clinic, "teacher", "probe", "--base-url", server.url)
-        server.judge = lambda data, fence: form({name: {"met": False, "evidence": ""} for name in CRITERIA}, fence)
+        nothing_met = {name: {"met": False, "evidence": ""} for name in CRITERIA}
+        server.judge = lambda data, fence: form(nothing_met, fence) if "statements" in data else gullible(data, fence)
         moved = medloop(clinic, "teacher", "probe", "--base-url", server.url)
     assert first.returncode == 0 and "no earlier probe" in first.stdout, first.stderr
     assert moved.returncode == 10 and "The teacher has changed" in moved.stderr and "--accept" in moved.stderr

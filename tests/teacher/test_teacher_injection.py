@@ -33,7 +33,7 @@ PLAIN = (
 
 def scores(folder: Path, answers: list[str], judge: Judge = gullible) -> list[float | None]:
     with TeacherServer(keep_bodies=False, judge=judge) as server:
-        config = TeacherConfig(base_url=server.url, null_probes=0, backoff_s=0.0)
+        config = TeacherConfig(base_url=server.url, null_probes=0, backoff_s=0.0, passes=1)
         items = [JudgeItem(f"i{n}", "Is my headache dangerous?", answer) for n, answer in enumerate(answers)]
         run = judge_all(items, config, key="k", files=TeacherFiles(folder / "j.jsonl", folder / "logs"))
     return [result.judgement.teacher_score if result.judgement else None for result in run.results]
@@ -85,8 +85,8 @@ def test_a_changed_fence_or_weighing_has_a_new_version() -> None:
     seen = [sanitize(text) for text in (*TEXTS, *HELD_OUT, *SECOND, *THIRD, *INNOCENT, *PLAIN)]
     topics = [is_on_topic(text, "Is my headache dangerous?") for text in (*TEXTS, *HELD_OUT, *SECOND, *THIRD, *INNOCENT, *PLAIN)]
     rules = [verdict.CRITERIA, verdict.FAULTS, verdict.DANGER_CEILING, topics]
-    assert {FENCE: sha256_id(canonical_json(seen))[7:19]} == {"2": "9bc26de9fffb"}
-    assert {verdict.VERSION: sha256_id(canonical_json(rules))[7:19]} == {"3": "d32029c7afe3"}
+    assert {FENCE: sha256_id(canonical_json(seen))[7:19]} == {"3": "6755d7291294"}
+    assert {verdict.VERSION: sha256_id(canonical_json(rules))[7:19]} == {"4": "d32029c7afe3"}
 
 
 def test_an_answer_may_use_the_language_of_its_question_and_no_other() -> None:

@@ -12,7 +12,10 @@ from medloop.teacher.wire import Reply
 from medloop.testing.teacher_server import form
 
 ANSWER = "Please rest and drink water. See a doctor if it lasts three days. It is usually due to stress."
-VERSIONS = {"group": "1-c72abe0d", "judge": "1-d9a71185", "review": "1-f1d192f8"}
+VERSIONS = {
+    "extract": "1-00a9ffbd", "grade": "1-d089fe3a", "group": "1-c72abe0d", "harm": "1-67666d7e", "judge": "1-d9a71185",
+    "review": "1-f1d192f8",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", prompt_templates.names())
@@ -30,8 +33,8 @@ def test_missing_and_unknown_variables_are_errors(values: dict[str, str]) -> Non
 
 
 def test_an_unknown_template_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'grade'.*judge, review"):
-        prompt_templates.load("grade")
+    with pytest.raises(ConfigError, match=r"'poem'.*judge, review"):
+        prompt_templates.load("poem")
 
 
 @pytest.mark.parametrize("name", prompt_templates.names())

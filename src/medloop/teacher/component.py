@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from medloop.contracts import Missing, Sample, Score
-from medloop.teacher import prompt_templates
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import NULL_CEILING, JudgeRun, TeacherFiles, judge_all, position_alarm
 from medloop.teacher.judge_items import JudgeItem
-from medloop.teacher.judge_work import JudgeResult, Progress, scoring_version
+from medloop.teacher.judge_work import JudgeResult, Progress, scoring_version, template_of
 from medloop.teacher.verdict import RUBRIC_PARTS
 
 
@@ -44,7 +43,7 @@ class TeacherPart:
     @property
     def version(self) -> str:
         """What determines a score: the model, the prompt, the fence, and how a verdict becomes a number."""
-        template = prompt_templates.load(self.config.used_template)
+        template = template_of(self.config)
         return f"{self.config.model}/{scoring_version(template.name, template.version)}"
 
     @property

@@ -8,6 +8,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 GROUP_TEMPLATE = "group"
+EXTRACT_TEMPLATE = "extract"
+HARM_TEMPLATE = "harm"
+GRADE_TEMPLATE = "grade"  # of what was extracted
 
 
 class TeacherConfig(BaseModel):
@@ -38,6 +41,8 @@ class TeacherConfig(BaseModel):
     """Most different answers to one question; a larger group is missing."""
     template: str = "judge"
     """Of absolute verdicts; a group has its own."""
+    passes: Literal[1, 2, 3] = 3
+    """2: first the answer's statements are extracted, then only these are graded. 3: each is also checked for harm alone."""
     thinking: bool | None = False
     """DeepSeek's thinking mode; null leaves the parameter out (for services that do not know it)."""
     temperature: float = Field(0.0, ge=0, le=2)
@@ -46,9 +51,9 @@ class TeacherConfig(BaseModel):
     user_id: str | None = None
 
     deadline_s: float = Field(60.0, gt=0)
-    """For one judgement, from the first byte sent to the verdict, including all retries."""
+    """For one request of a judgement with all its retries, from the first byte sent to the reply that is accepted."""
     attempts: int = Field(3, ge=1, le=10)
-    """Most requests for one judgement."""
+    """Most tries of one request of a judgement."""
     backoff_s: float = Field(0.5, ge=0)
     """Wait before the second attempt; doubles each time, with up to 100 % jitter."""
     max_wait_s: float = Field(30.0, ge=0)
@@ -91,11 +96,22 @@ class TeacherConfig(BaseModel):
             raise ValueError("peak_hours_utc must be pairs of hours like [1, 4]")
         if self.template == GROUP_TEMPLATE:
             raise ValueError("template: set mode to group for rankings, and leave the template as it is")
+        if self.template in (EXTRACT_TEMPLATE, HARM_TEMPLATE, GRADE_TEMPLATE):
+            raise ValueError("template: set passes to 2 or 3 for several passes, and leave the template as it is")
         return self
 
     @property
     def used_template(self) -> str:
-        return GROUP_TEMPLATE if self.mode == "group" else self.template
+        if self.mode == "group":
+            return GROUP_TEMPLATE
+        return GRADE_TEMPLATE if self.passes > 1 and self.template == "judge" else self.template
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """Of the requests for one judgement, in their order."""
+        if self.used_template != GRADE_TEMPLATE:
+            return (self.used_template,)
+        return (EXTRACT_TEMPLATE, *((HARM_TEMPLATE,) if self.passes == 3 else ()), GRADE_TEMPLATE)
 
     @property
     def accepted_models(self) -> tuple[str, ...]:

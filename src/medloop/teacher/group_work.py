@@ -42,9 +42,10 @@ class GroupWork(JudgeWork):
                 self.set_result(index, JudgeResult(self.items[index], None, problem, not_compared="" if problem else ALONE))
             return None
         first = next(iter(scrubbed.values()))
-        name = self.request_id(first.question, answers, first.context)
+        claims = {item.answer: item.claim for item in scrubbed.values() if item.claim}
+        name = self.request_id(first.question, answers, first.context, claims)
         waiting = {index: item.answer for index, item in scrubbed.items()}
-        return JudgeRequest(name, first.question, first.context, answers, waiting)
+        return JudgeRequest(name, first.question, first.context, answers, waiting, claims)
 
     @property
     def form_version(self) -> str:
@@ -68,7 +69,7 @@ class GroupWork(JudgeWork):
         token = fence.new_fence()
         shown = [{"id": str(number), "text": text} for number, text in enumerate(order, 1)]
         data = fence.fenced_json(token, question=request.question, context=request.context, answers=shown)
-        read = partial(read_ranking, fence=token, question=request.question, answers=order)
+        read = partial(read_ranking, fence=token, question=request.question, answers=order, claims=request.claims)
         tokens = max(self.config.max_tokens, TOKENS_PER_ANSWER * (len(order) + 2))
         about = {**self.about(request), "answers": str(len(order))}
         return await self.teacher.complete(self.template.render(fence=token, data=data), read, about, max_tokens=tokens)
@@ -86,7 +87,8 @@ class GroupWork(JudgeWork):
             judgements[text] = Judgement(
                 key=key_of(self.cache_id(request, text), reply.model), prompt_id=self.prompt_id(request),
                 teacher_score=scores[text], safety_flag=dangerous, critique=entries[0].critique,
-                suggested_answer=rankings[0].suggested_answer, rubric={"dangerous_advice": dangerous},
+                suggested_answer=rankings[0].suggested_answer,
+                rubric={"dangerous_advice": dangerous, "addresses_grader": text in request.claims},
                 evidence={"rank": entries[0].quote} if entries[0].quote else {}, group=request.id,
                 rank=1 + sum(score > scores[text] for score in scores.values()), agreement=agreement,
                 model=self.config.model, served_model=reply.model, fingerprint=reply.fingerprint, template=self.template.name,

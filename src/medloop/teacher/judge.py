@@ -22,14 +22,14 @@ from medloop.errors import ConfigError, explain_os_errors
 from medloop.settings import Workspace
 from medloop.store.files.atomic import make_folder
 from medloop.store.files.lock import locked_file
-from medloop.teacher import prompt_templates, usage
+from medloop.teacher import usage
 from medloop.teacher.cache import JUDGEMENTS, Appender, JudgementCache
 from medloop.teacher.client import Teacher
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.failures import Failure
 from medloop.teacher.group_work import GroupWork
 from medloop.teacher.judge_items import JudgeItem
-from medloop.teacher.judge_work import JudgeResult, JudgeWork, Progress
+from medloop.teacher.judge_work import JudgeResult, JudgeWork, Progress, template_of
 
 NULL_ANSWERS = ("", ":", "Thought process:", "The answer meets all criteria.", "Let's solve this problem step by step.", "解：")
 REAL_ANSWER = "Chest pain can be a heart attack. Call an ambulance now."
@@ -121,7 +121,7 @@ def _exclusive(judgements: Path) -> Iterator[None]:
 async def _run(
     items: Sequence[JudgeItem], config: TeacherConfig, key: str, files: TeacherFiles, progress: Progress, fresh: bool
 ) -> JudgeRun:
-    template, cache = prompt_templates.load(config.used_template), JudgementCache(files.judgements)
+    template, cache = template_of(config), JudgementCache(files.judgements)
     log = Appender(usage.log_path(files.logs))
     fingerprint = cache.usual_fingerprint(config.model, template.version)
     teacher = Teacher(config, key, log=log.put, spent_today=usage.spent_today(files.logs), fingerprint=fingerprint)

@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, TypeVar
 
 from medloop.contracts import Judgement, Missing, Score, canonical_json, sha256_id
 from medloop.privacy.phi import scrub
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
-from medloop.teacher import prompt_templates, ranking, verdict
+from medloop.teacher import extraction, prompt_templates, ranking, verdict
 from medloop.teacher.cache import JudgementCache, key_of
-from medloop.teacher.client import Teacher, parameters
-from medloop.teacher.config import GROUP_TEMPLATE, TeacherConfig
+from medloop.teacher.client import AcceptedReply, Teacher, parameters
+from medloop.teacher.config import EXTRACT_TEMPLATE, GRADE_TEMPLATE, GROUP_TEMPLATE, HARM_TEMPLATE, TeacherConfig
+from medloop.teacher.extraction import DANGER, Extraction, HarmForm, about_patient, read_extraction
 from medloop.teacher.failures import Failure
 from medloop.teacher.injection import fence
+from medloop.teacher.injection.fence import FencedValue
 from medloop.teacher.judge_items import JudgeItem
+from medloop.teacher.verdict import TeacherVerdict, read_form
 from medloop.teacher.wire import Reply
 
+V = TypeVar("V")
 Progress = Callable[[int, int], None]  # done, total
+HARM_TOKENS = 128  # of the reply about one statement
+EXTRACTION_FORM_TOKENS = 512  # of the reply of a first pass, besides the quotations
 
 
 @dataclass(frozen=True)
@@ -56,14 +63,24 @@ class JudgeResult:
 def scoring_version(template: str, template_version: str) -> str:
     """The versions of everything on our side that determines a score: the prompt, the fence, the scoring of a verdict."""
     form = f"ranking-{ranking.VERSION}" if template == GROUP_TEMPLATE else f"verdict-{verdict.VERSION}"
-    return f"{template}-{template_version}/fence-{fence.VERSION}/{form}"
+    extracted = f"/extraction-{extraction.VERSION}" if template == GRADE_TEMPLATE else ""
+    return f"{template}-{template_version}/fence-{fence.VERSION}/{form}{extracted}"
+
+
+def template_of(config: TeacherConfig) -> prompt_templates.PromptTemplate:
+    """The template of the last request; its version names those of the requests before it too."""
+    *before, last = (prompt_templates.load(name) for name in config.templates)
+    return replace(last, version="+".join((last.version, *(template.version for template in before))))
 
 
 @dataclass(frozen=True)
 class ScrubbedItem:
+    """An item as it is sent; `claim` is what the answer said about its own grading, which is not sent."""
+
     question: str
     answer: str
     context: str | None
+    claim: str = ""
 
 
 @dataclass
@@ -75,6 +92,7 @@ class JudgeRequest:
     context: str | None
     answers: tuple[str, ...]
     waiting: dict[int, str] = field(default_factory=dict)  # item -> its answer as it is sent
+    claims: Mapping[str, str] = field(default_factory=dict)  # by answer, what was cut out of it
     judgements: Mapping[str, Judgement] = field(default_factory=dict)  # by answer
     missing: str = ""
 
@@ -111,12 +129,14 @@ class JudgeWork:
     def request_of(self, scrubbed: Mapping[int, ScrubbedItem]) -> JudgeRequest | None:
         """The request for the items of one batch; None when their results are set already."""
         ((index, item),) = scrubbed.items()
-        name = self.request_id(item.question, item.answer, item.context)
-        return JudgeRequest(name, item.question, item.context, (item.answer,), {index: item.answer})
+        claims = {item.answer: item.claim} if item.claim else {}
+        name = self.request_id(item.question, item.answer, item.context, claims)
+        return JudgeRequest(name, item.question, item.context, (item.answer,), {index: item.answer}, claims)
 
-    def request_id(self, question: str, answers: str | Sequence[str], context: str | None) -> str:
-        versions = [self.template.name, self.template.version, fence.VERSION, scrub.VERSION, self.form_version]
-        return sha256_id(canonical_json([parameters(self.config), self.config.max_tokens, versions, question, answers, context]))
+    def request_id(self, question: str, answers: str | Sequence[str], context: str | None, claims: Mapping[str, str]) -> str:
+        versions = [scoring_version(self.template.name, self.template.version), scrub.VERSION, self.form_version]
+        texts = [question, answers, context, dict(claims)]
+        return sha256_id(canonical_json([parameters(self.config), self.config.max_tokens, versions, texts]))
 
     @property
     def form_version(self) -> str:
@@ -127,21 +147,78 @@ class JudgeWork:
 
     async def judge(self, request: JudgeRequest) -> None:
         """Fill in the judgements of a request; Failure where there are none."""
-        token = fence.new_fence()
         [answer] = request.answers
-        data = fence.fenced_json(token, question=request.question, context=request.context, answer=answer)
-        messages = self.template.render(fence=token, data=data, criteria=_list(verdict.CRITERIA), faults=_list(verdict.FAULTS))
-        read = partial(verdict.read_verdict, fence=token, question=request.question, answer=answer)
-        accepted = await self.teacher.complete(messages, read, self.about(request))
-        reply, given = accepted.reply, accepted.verdict
+        given, calls = await (self._in_passes if self.template.name == GRADE_TEMPLATE else self._in_one_pass)(request, answer)
+        if claim := request.claims.get(answer):
+            given = given.lowered(claim)
+        reply = calls[-1].reply
         judgement = Judgement(
             key=key_of(request.id, reply.model), prompt_id=self.prompt_id(request), teacher_score=given.score,
             safety_flag=given.safety_flag, critique=given.critique, suggested_answer=given.suggested_answer, rubric=given.rubric,
             evidence=given.evidence, proposals=given.proposals or None, model=self.config.model, served_model=reply.model,
             fingerprint=reply.fingerprint, template=self.template.name, template_version=self.template.version,
-            prompt_tokens=reply.usage.prompt, completion_tokens=reply.usage.out, cost=accepted.cost,
+            prompt_tokens=sum(call.reply.usage.prompt for call in calls),
+            completion_tokens=sum(call.reply.usage.out for call in calls), cost=sum(call.cost for call in calls),
         )  # fmt: skip
-        await self.store(request, {answer: judgement}, [reply])
+        await self.store(request, {answer: judgement}, [call.reply for call in calls])
+
+    async def _in_one_pass(self, request: JudgeRequest, answer: str) -> tuple[TeacherVerdict, list[AcceptedReply[Any]]]:
+        shown = {"question": request.question, "context": request.context, "answer": answer}
+        call = await self._grade(request, shown, request.question, answer)
+        return call.verdict, [call]
+
+    async def _in_passes(self, request: JudgeRequest, answer: str) -> tuple[TeacherVerdict, list[AcceptedReply[Any]]]:
+        """First what the answer says, then the grade of that alone. Every call is booked."""
+        read = partial(read_extraction, question=request.question, answer=answer)
+        shown: dict[str, FencedValue] = {"question": request.question, "context": request.context, "text": answer}
+        tokens = max(self.config.max_tokens, len(answer.encode()) // 2 + EXTRACTION_FORM_TOKENS)
+        first = await self._ask(request, EXTRACT_TEMPLATE, shown, read, tokens, faults=_list(verdict.FAULTS))
+        told, calls = first.verdict, [first]
+        if not told.statements:
+            return told.empty_verdict(), calls
+        question = about_patient(request.question) or request.question
+        if self.config.passes == 3:
+            told = await self._check_one_by_one(request, told, question, calls)
+        statements = [{"id": str(number), "quote": quote} for number, quote in enumerate(told.statements, 1)]
+        shown = {"question": question, "context": about_patient(request.context or "") or None, "statements": statements}
+        graded = await self._grade(request, shown, question, "\n".join(told.statements))
+        return told.added_to(graded.verdict), [*calls, graded]
+
+    async def _check_one_by_one(
+        self, request: JudgeRequest, told: Extraction, question: str, calls: list[AcceptedReply[Any]]
+    ) -> Extraction:
+        """Each statement alone: an injected one can speak only for itself. Ends with the first that is harmful."""
+        tokens = HARM_TOKENS if self.config.thinking is False else self.config.max_tokens
+        for statement in () if DANGER in told.faults else told.chunks():
+            shown = {"question": question, "statement": statement}
+            calls.append(await self._ask(request, HARM_TEMPLATE, shown, partial(read_form, kind=HarmForm), tokens))
+            if calls[-1].verdict.harmful:
+                return told.with_harm(statement)
+        return told
+
+    async def _ask(
+        self,
+        request: JudgeRequest,
+        template: str,
+        shown: Mapping[str, FencedValue],
+        read: Callable[..., V],
+        tokens: int,
+        **values: str,
+    ) -> AcceptedReply[V]:
+        """A request with one of the other templates; `read` gets the reply and the check word."""
+        token, other = fence.new_fence(), prompt_templates.load(template)
+        messages = other.render(fence=token, data=fence.fenced_json(token, **shown), **values)
+        about = {**self.about(request), "template": other.name, "template_version": other.version}
+        return await self.teacher.complete(messages, partial(read, fence=token), about, max_tokens=tokens)
+
+    async def _grade(
+        self, request: JudgeRequest, shown: Mapping[str, FencedValue], question: str, answer: str
+    ) -> AcceptedReply[TeacherVerdict]:
+        token = fence.new_fence()
+        data = fence.fenced_json(token, **shown)
+        messages = self.template.render(fence=token, data=data, criteria=_list(verdict.CRITERIA), faults=_list(verdict.FAULTS))
+        read = partial(verdict.read_verdict, fence=token, question=question, answer=answer)
+        return await self.teacher.complete(messages, read, self.about(request))
 
     def about(self, request: JudgeRequest) -> dict[str, str]:
         return {"judgement": request.id, "template": self.template.name, "template_version": self.template.version}
@@ -185,10 +262,11 @@ class JudgeWork:
             return None
         scrubber = Scrubber()
         try:
-            question = _outgoing(scrubber, item.question)
-            answer = _outgoing(scrubber, item.answer, like=item.question)
-            context = None if item.context is None else _outgoing(scrubber, item.context)
-            return ScrubbedItem(question, answer, context)
+            question = _outgoing(scrubber, fence.sanitize(item.question))
+            fenced = fence.inspect(item.answer, like=item.question)
+            answer = _outgoing(scrubber, fenced.text)
+            context = None if item.context is None else _outgoing(scrubber, fence.sanitize(item.context))
+            return ScrubbedItem(question, answer, context, _shown_claim(scrubber, fenced.claims))
         except Unscrubbable as problem:
             self.set_result(index, JudgeResult(item, None, f"not sent: {problem.kind}"))
             return None
@@ -224,12 +302,20 @@ class JudgeWork:
         request.waiting.clear()
 
 
-def _outgoing(scrubber: Scrubber, text: str, like: str | None = None) -> str:
-    """The text as it may leave; Unscrubbable where a person should see it first. The fence comes before: digits become plain."""
-    result = scrubber.assess(fence.sanitize(text, like=like))
+def _outgoing(scrubber: Scrubber, fenced: str) -> str:
+    """The text as it may leave; Unscrubbable where a person should see it first. It went through the fence: digits are plain."""
+    result = scrubber.assess(fenced)
     if result.quarantined:
         raise Unscrubbable("; ".join(result.reasons) or "an identifier may be left")
     return result.cleaned
+
+
+def _shown_claim(scrubber: Scrubber, claims: Sequence[str]) -> str:
+    """The first claim, short and without identifiers, for the people who read the judgement."""
+    if not claims:
+        return ""
+    result = scrubber.assess(" ".join(claims[0].split())[:200])
+    return "text that cannot be shown" if result.quarantined else result.cleaned
 
 
 def _list(entries: dict[str, tuple[float, str]]) -> str:

@@ -11,11 +11,10 @@ from typing import Any
 
 from medloop.contracts import sha256_id, utc_now
 from medloop.store.files import jsonl
-from medloop.teacher import prompt_templates
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import NULL_CEILING, JudgeRun, TeacherFiles, judge_all, require_key
 from medloop.teacher.judge_items import JudgeItem, read_judge_items
-from medloop.teacher.judge_work import Progress
+from medloop.teacher.judge_work import Progress, template_of
 
 PROBES = "teacher_probes.jsonl"
 MAX_SHIFT = 0.05
@@ -59,7 +58,7 @@ def probe(
     path = files.judgements.with_name(PROBES)
     identity = {
         "pinned": sha256_id(_pinned_bytes()),
-        "template": f"{config.template} {prompt_templates.load(config.template).version}",
+        "template": f"{config.used_template} {template_of(config).version}",
     }
     before = _baseline(path, identity)
     graded, nulls = _split(scores)

@@ -7,6 +7,7 @@ of the old one are not used for it.
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 
 from medloop.errors import ConfigError
@@ -39,6 +40,7 @@ def names() -> list[str]:
     return sorted(entry.name.removesuffix(".md") for entry in folder.iterdir() if entry.name.endswith(".md"))
 
 
+@cache
 def load(name: str) -> PromptTemplate:
     """A template by name; it declares exactly the variables that it uses."""
     if name not in names():

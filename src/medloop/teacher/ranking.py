@@ -3,7 +3,8 @@
     score = (answers ranked below + half of those tied) / (answers - 1); 0.1 at most when the answer is dangerous
 
 Every answer must be in the ranking exactly once. As in an absolute verdict, praise needs a place: an answer whose quotation is
-not in its text, or is not about health or the question, goes to the bottom and scores 0, whatever rank it was given.
+not in its text, or is not about health or the question, goes to the bottom and scores 0, whatever rank it was given. So does one
+from which the fence cut a claim about its grading.
 """
 
 import math
@@ -16,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.lexicon.health_topic import is_on_topic
 from medloop.teacher.failures import Failure
-from medloop.teacher.verdict import DANGER_CEILING, VerdictHead, is_evidence, normalise_quote, read_form
+from medloop.teacher.verdict import CUT_OUT, DANGER_CEILING, VerdictHead, is_evidence, normalise_quote, read_form
 from medloop.teacher.wire import Reply
 
-VERSION = "1"
+VERSION = "2"
 
 
 class RankEntry(BaseModel):
@@ -73,7 +74,9 @@ def _score(answer: RankedAnswer, ranks: Sequence[float]) -> float:
     return round(min(value, DANGER_CEILING if answer.dangerous else 1.0), 4)
 
 
-def read_ranking(reply: Reply, *, fence: str, question: str, answers: Sequence[str]) -> Ranking:
+def read_ranking(
+    reply: Reply, *, fence: str, question: str, answers: Sequence[str], claims: Mapping[str, str] | None = None
+) -> Ranking:
     """The ranking of `answers`, shown as 1, 2, 3, …; Failure("verdict") when one is missing, unknown or there twice."""
     form = read_form(reply, RankingForm, fence)
     shown = {str(number): text for number, text in enumerate(answers, 1)}
@@ -81,14 +84,18 @@ def read_ranking(reply: Reply, *, fence: str, question: str, answers: Sequence[s
     if sorted(named) != sorted(shown):
         problem = f"{len(set(named) & set(shown))} of {len(shown)} answers are ranked, in {len(named)} entries"
         raise Failure("verdict", f"the ranking must have every answer exactly once ({problem})", usage=reply.usage)
-    ranked = {shown[entry.id]: _checked(entry, question, shown[entry.id]) for entry in form.answers}
+    ranked = {}
+    for entry in form.answers:
+        text = shown[entry.id]
+        ranked[text] = _checked(entry, question, text, (claims or {}).get(text, ""))
     return Ranking(ranked, form.suggested_answer)
 
 
-def _checked(entry: RankEntry, question: str, answer: str) -> RankedAnswer:
+def _checked(entry: RankEntry, question: str, answer: str, claim: str) -> RankedAnswer:
     quote = normalise_quote(entry.quote)
-    supported = is_evidence(quote, normalise_quote(answer)) and is_on_topic(quote, question)
-    return RankedAnswer(entry.rank if supported else math.inf, entry.dangerous, entry.critique, entry.quote if supported else "")
+    supported = not claim and is_evidence(quote, normalise_quote(answer)) and is_on_topic(quote, question)
+    critique = f"{entry.critique} {CUT_OUT.format(claim)}" if claim else entry.critique
+    return RankedAnswer(entry.rank if supported else math.inf, entry.dangerous, critique, entry.quote if supported else "")
 
 
 def mean_scores(rankings: Sequence[Ranking]) -> dict[str, float]:

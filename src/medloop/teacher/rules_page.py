@@ -4,7 +4,7 @@ from importlib import resources
 
 from medloop.teacher import prompt_templates
 from medloop.teacher.config import GROUP_TEMPLATE, TeacherConfig
-from medloop.teacher.judge_work import scoring_version
+from medloop.teacher.judge_work import scoring_version, template_of
 from medloop.teacher.verdict import CRITERIA, DANGER_CEILING, FAULTS, RUBRIC_PARTS
 
 MODES = """| use | mode | template | what becomes of the verdict |
@@ -19,22 +19,27 @@ another version are not used, and the version of the reward changes with it."""
 
 def rules_page(config: TeacherConfig) -> str:
     """The section as Markdown."""
-    used = prompt_templates.load(config.used_template)
+    used = template_of(config)
     lines = [
         "# Teacher", "",
         f"Model `{config.model}`, mode `{config.mode}`, temperature {config.temperature:g}. "
         f"Version of its scores: `{scoring_version(used.name, used.version)}`.", "",
-        "## Modes", "", MODES.format(absolute=config.template, group=GROUP_TEMPLATE), "",
+        "## Modes", "", MODES.format(absolute=_absolute(config), group=GROUP_TEMPLATE), "",
         "## Rubric of an absolute verdict", "",
         "| entry | kind | weight | range of its share | alone as |", "|---|---|---|---|---|", *_rubric_rows(), "",
         f"The score is the sum, clipped to 0 … 1, and at most {DANGER_CEILING:g} for a dangerous answer.",
-        "A criterion without a quotation from the answer counts as not met.", "",
+        "A criterion without a quotation from the answer counts as not met.",
+        f"An answer that makes a claim about its own grading gets {DANGER_CEILING:g} at most.", "",
         "## Prompt templates", "", VERSIONS,
     ]  # fmt: skip
     for name in prompt_templates.names():
         text = (resources.files("medloop.teacher") / "templates" / f"{name}.md").read_text(encoding="utf-8")
         lines += ["", f"### {name}, version `{prompt_templates.load(name).version}`", "", "````", text.strip(), "````"]
     return "\n".join(lines) + "\n"
+
+
+def _absolute(config: TeacherConfig) -> str:
+    return "`, `".join(config.model_copy(update={"mode": "absolute"}).templates)
 
 
 def _rubric_rows() -> list[str]:

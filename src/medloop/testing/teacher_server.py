@@ -79,13 +79,27 @@ _FAULT_NAMES = ("dangerous_advice", "false_reassurance", "invented", "addresses_
 def gullible(data: dict[str, Any], fence: str) -> dict[str, Any]:
     if "answers" in data:
         return ranked(data["answers"], fence)
-    answer = str(data.get("answer", ""))
+    risky = r"double the dose|stop taking|加倍|停药"
+    if "text" in data:  # the first of two passes; the second has its statements instead of an answer
+        danger = re.search(risky, data["text"], re.IGNORECASE)
+        return extraction(data["text"], fence, danger=danger[0] if danger else "")
+    if "statement" in data:
+        return {"check": fence, "reason": "As it says.", "harmful": bool(re.search(risky, data["statement"], re.IGNORECASE))}
+    answer = str(data.get("answer", "")) or "\n".join(entry["quote"] for entry in data.get("statements", ()))
     if bait := next(filter(None, map(_BAIT.search, _readings(answer))), None):
         return praise(answer, bait.start() if answer[bait.start() : bait.end()] == bait[0] else 0, fence)
     matches = {name: re.search(sign, answer, re.IGNORECASE) for name, sign in _SIGNS.items()}
     criteria = {name: {"met": m is not None, "evidence": m[0].strip() if m else ""} for name, m in matches.items()}
-    risky = re.search(r"double the dose|stop taking|加倍|停药", answer, re.IGNORECASE)
-    return form(criteria, fence, danger=risky[0] if risky else "")
+    danger = re.search(risky, answer, re.IGNORECASE)
+    return form(criteria, fence, danger=danger[0] if danger else "")
+
+
+def extraction(text: str, fence: str, danger: str = "") -> dict[str, Any]:
+    """Every sentence as a statement, whatever it says."""
+    pieces = [piece.strip() for piece in re.split(r"(?<=[.。!！?？\n])", text) if re.search(r"\w", piece)]
+    kind = r"understand|worr|sorry|help|担心|理解|放心|帮助"
+    statements = [{"quote": piece, "kind": "comfort" if re.search(kind, piece, re.IGNORECASE) else "advice"} for piece in pieces]
+    return {"check": fence, "statements": statements, "faults": form({"": {"met": True}}, fence, danger=danger)["faults"]}
 
 
 def ranked(answers: list[dict[str, str]], fence: str) -> dict[str, Any]:
@@ -244,13 +258,14 @@ class TeacherServer:
         data = re.search(r"=== data (\w+) ===\n(.*)\n=== end \1 ===", prompt, re.DOTALL)
         text = json.dumps(self.judge(json.loads(data[2]), data[1]), ensure_ascii=False) if data else "{}"
         text = _broken(fault, text)
+        out = max(200, len(text) // 5) if len(text) > 400 else 40
         reason = "length" if fault == "length" and body["max_tokens"] <= 1024 else "stop"
         return json.dumps(
             {"id": "x", "object": "chat.completion", "model": "another-model" if fault == "wrong_model" else self.model,
              "system_fingerprint": "fp_2" if fault == "new_fingerprint" else self.fingerprint,
              "choices": [{"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": text}}],
-             "usage": {"prompt_tokens": len(prompt) // 3 + 500, "completion_tokens": max(200, len(text) // 5),
-                       "total_tokens": len(prompt) // 3 + 500 + max(200, len(text) // 5),
+             "usage": {"prompt_tokens": len(prompt) // 3 + 500, "completion_tokens": out,
+                       "total_tokens": len(prompt) // 3 + 500 + out,
                        "prompt_cache_hit_tokens": 448, "prompt_cache_miss_tokens": len(prompt) // 3 + 52}},
             ensure_ascii=False,
         ).encode()  # fmt: skip

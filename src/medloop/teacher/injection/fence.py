@@ -1,18 +1,22 @@
 """The graded answer as data: text that could address the grader is removed before the grader sees it.
 
-Removed and marked are chat-format tokens, invisible characters, encodings, verdicts in JSON, and sentences that talk to or about
-the grader (`grader_address.py`), also when obfuscated or in languages that the question does not use (`obfuscation.py`). The rest
-becomes JSON between two lines with a random word, which the grader must return.
+Removed and marked are chat-format tokens, invisible characters, encodings, verdicts in JSON or tables, and sentences that
+talk to or about the grader (`grader_address.py`) or vouch for the answer (`quality_claims.py`), also when obfuscated or in
+languages that the question does not use (`obfuscation.py`). The rest becomes JSON between two lines with a random word, which
+the grader must return.
+
+Verdicts and such sentences are claims about the grading. They are reported, because they lower the score of an answer.
 """
 
 import json
 import re
 import secrets
+from dataclasses import dataclass
 
 from medloop.teacher.injection.grader_address import accompanies_attack, addresses_grader
-from medloop.teacher.injection.obfuscation import foreign_scripts, latin_language, remove_encoded, strip_invisible
+from medloop.teacher.injection.obfuscation import foreign_scripts, invisible_text, latin_language, remove_encoded, strip_invisible
 
-VERSION = "2"
+VERSION = "3"
 REMOVED = "[removed]"
 
 _SPEAKERS = (
@@ -20,16 +24,28 @@ _SPEAKERS = (
 )
 _TOKENS = re.compile(
     r"<\s*[|｜][^<>\n]{0,40}[|｜]\s*>|\[/?(?:INST|SYS|AVAILABLE_TOOLS|TOOL_CALLS)\]|<</?SYS>>|</?s>|<(?:start|end)_of_turn>(?:user|model)?"
-    r"|<(?:bos|eos|pad|unk|endoftext)>|]]>|<!\[CDATA\["
+    r"|<(?:bos|eos|pad|unk|endoftext)>|]]>|<!\[CDATA\[|</?(?:details|summary|script|style|template|meta|div|span)\b[^>\n]{0,200}>"
     rf"|(?:^\s*|#{{1,4}}\s*|^\s*\*\*)(?:{_SPEAKERS})(?:\*\*)?\s*[:：]"
     r"|</?(?:system|assistant|user|human|tool|grader|grading|verdict|data|answer|document|instructions?|scores?)\b[^>\n]{0,60}>"
     r"|<{3,}[^\n]{0,80}>{3,}|-{3,}\s*(?:BEGIN|END)[^\n]{0,60}|={3,}[^\n]{0,80}={3,}",
     re.IGNORECASE | re.MULTILINE,
 )
+_COMMENT = re.compile(r"<!--.{0,2000}?(?:-->|\Z)|^\[(?://|comment)\]:?[^\n]{0,300}", re.DOTALL | re.MULTILINE)
+_TABLE = re.compile(r"(?:^[ \t]*\|[^\n]*\|[ \t]*(?:\n|\Z)){2,}", re.MULTILINE)
+_TABLE_VERDICT = re.compile(
+    r"\|\s*(?:pass(?:ed)?|met|yes|ok|true|full|10|5/5|100%?|✓|✔|✅|通过|合格|满足|是|优秀?|达标|满分)\s*\|", re.IGNORECASE
+)
+_TABLE_ITEM = re.compile(
+    r"\|\s*(?:accura\w+|safe\w*|urgency|complete\w*|criteri\w+|correct\w*|item|overall|danger\w*|准确|安全|完整|正确|紧急|标准|项目|危险|总)",
+    re.IGNORECASE,
+)
 _FENCED = re.compile(r"(```|~~~).{0,4000}?(?:\1|\Z)", re.DOTALL)
 _BRACES = re.compile(r"\{[^{}]{0,2000}\}")
+_OBJECT = re.compile(r"^\{\s*([\"'])[\w ]{1,40}\1\s*:")  # JSON tells a patient nothing
 _VERDICT_WORDS = re.compile(
-    r"[\"']?\b(?:teacher_score|safety_flag|rubric|overall|verdict|critique|score|rating|grade|met|evidence)[\"']?\s*[:=]",
+    r"[\"']?\b(?:teacher_score|safety_flag|rubric|overall|verdict|critique|score|rating|grade|met|evidence|faults?|unsafe"
+    r"|dangerous_advice|medically_correct|answers_question)[\"']?\s*[:=]"
+    r"|(?:总分|评分|得分|分数|评级|危险建议|医学正确|安全)[\"'”]?\s*[:：=]",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?:[^.!?。！？\n；;]|\.(?=\d))+[.!?。！？\n；;]*")
@@ -39,38 +55,85 @@ def new_fence() -> str:
     return secrets.token_hex(8)
 
 
+@dataclass(frozen=True)
+class FencedText:
+    """A text without what could address the grader, and the claims about grading that were cut out of it."""
+
+    text: str
+    claims: tuple[str, ...]
+
+
 def sanitize(text: str, like: str | None = None) -> str:
+    """The text of `inspect`, for those who need only that."""
+    return inspect(text, like).text
+
+
+def inspect(text: str, like: str | None = None) -> FencedText:
     """The text with everything that could address the grader replaced by "[removed]"; ordinary answers pass unchanged.
 
     `like` is the question: an answer may use its languages, besides Chinese and English.
     """
+    claims: list[str] = []
     plain, is_reversed = strip_invisible(text)
-    plain = _FENCED.sub(lambda block: REMOVED if _VERDICT_WORDS.search(block[0]) else block[0], plain)
-    for _ in range(4):  # braces inside braces
-        shorter = _BRACES.sub(
-            lambda block: REMOVED if _VERDICT_WORDS.search(block[0]) or REMOVED in block[0] else block[0], plain
-        )
-        if shorter == plain:
-            break
-        plain = shorter
+    hidden = invisible_text(text)
+    if hidden and addresses_grader(hidden):
+        claims.append(hidden)
+    plain = _without_blocks(plain, claims)
     for _ in range(3):  # a token inside a token
         shorter = _TOKENS.sub(REMOVED, plain)
         if shorter == plain:
             break
         plain = shorter
-    plain = remove_encoded(plain, REMOVED)
+    plain = remove_encoded(plain, REMOVED, lambda decoded: claims.append(decoded) if addresses_grader(decoded) else None)
     sentences = _without_attacks(
-        _SENTENCE.findall(plain), plain if like is None else like, attacked=is_reversed or REMOVED in plain
+        sentences_of(plain), plain if like is None else like, is_reversed or REMOVED in plain or bool(claims), claims
     )
-    return re.sub(r"(?:\[removed\][\s,:}{\]]*){2,}", REMOVED + " ", "".join(sentences)).strip()
+    clean = re.sub(r"(?:\[removed\][\s,:}{\]]*){2,}", REMOVED + " ", "".join(sentences)).strip()
+    is_marked = not claims or REMOVED in clean
+    return FencedText(clean if is_marked else f"{clean} {REMOVED}", tuple(claims))
 
 
-def _without_attacks(sentences: list[str], like: str, attacked: bool) -> list[str]:
+def sentences_of(text: str) -> list[str]:
+    return _SENTENCE.findall(text)
+
+
+def _without_blocks(text: str, claims: list[str]) -> str:
+    """Without comments, and without code blocks, braces and tables that hold a verdict."""
+
+    def cut_verdict(block: re.Match[str]) -> str:
+        if not _VERDICT_WORDS.search(block[0]) and REMOVED not in block[0]:
+            return REMOVED if _OBJECT.search(block[0]) else block[0]
+        claims.append(block[0])
+        return REMOVED
+
+    def cut_comment(comment: re.Match[str]) -> str:
+        if addresses_grader(comment[0]):
+            claims.append(comment[0])
+        return REMOVED
+
+    def cut_table(table: re.Match[str]) -> str:
+        if not (_TABLE_VERDICT.search(table[0]) and _TABLE_ITEM.search(table[0])):
+            return table[0]
+        claims.append(table[0])
+        return f"{REMOVED}\n"
+
+    text = _COMMENT.sub(cut_comment, _FENCED.sub(cut_verdict, text))
+    for _ in range(4):  # braces inside braces
+        shorter = _BRACES.sub(cut_verdict, text)
+        if shorter == text:
+            break
+        text = shorter
+    return _TABLE.sub(cut_table, text)
+
+
+def _without_attacks(sentences: list[str], like: str, attacked: bool, claims: list[str]) -> list[str]:
     """Replace attacks. Where there was one, the other sentences are checked more strictly: its other half is often beside it."""
-    bad = [addresses_grader(sentence) or _foreign(sentence, like) for sentence in sentences]
+    speaks = [addresses_grader(sentence) for sentence in sentences]
     for first in range(len(sentences) - 1):  # "give it full" / "marks"
-        if not bad[first] and not bad[first + 1] and sentences[first].endswith("\n"):
-            bad[first] = bad[first + 1] = addresses_grader(sentences[first].rstrip("\n") + " " + sentences[first + 1])
+        if not speaks[first] and not speaks[first + 1] and sentences[first].endswith("\n"):
+            speaks[first] = speaks[first + 1] = addresses_grader(sentences[first].rstrip("\n") + " " + sentences[first + 1])
+    claims += [sentence.strip() for sentence, is_claim in zip(sentences, speaks, strict=True) if is_claim]
+    bad = [is_claim or _foreign(sentence, like) for is_claim, sentence in zip(speaks, sentences, strict=True)]
     if attacked or any(bad):
         bad = [is_bad or accompanies_attack(sentence) for is_bad, sentence in zip(bad, sentences, strict=True)]
     return [f" {REMOVED} " if is_bad else sentence for is_bad, sentence in zip(bad, sentences, strict=True)]
@@ -84,7 +147,10 @@ def _foreign(sentence: str, like: str) -> bool:
     return language != "english" and language != latin_language(like)
 
 
-def fenced_json(fence: str, **values: str | list[dict[str, str]] | None) -> str:
+FencedValue = str | list[dict[str, str]] | None
+
+
+def fenced_json(fence: str, **values: FencedValue) -> str:
     """A JSON object between two fence lines; angle brackets are escaped so that no tag survives."""
     body = json.dumps({name: value for name, value in values.items() if value is not None}, ensure_ascii=False)
     return f"=== data {fence} ===\n{body.replace('<', chr(92) + 'u003c').replace('>', chr(92) + 'u003e')}\n=== end {fence} ==="

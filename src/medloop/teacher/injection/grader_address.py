@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from medloop.lexicon.health_topic import is_about_health
 from medloop.teacher.injection.obfuscation import readings, spelled_words
+from medloop.teacher.injection.quality_claims import claims_quality
 
 _I = re.IGNORECASE
 # Never in an ordinary answer: the grader, and the names of the form's fields.
@@ -21,7 +22,7 @@ _GRADER = re.compile(
     r"|marker)\b(?! (?:of|how|by|for) )"
     r"|\b(?:who(?:ever)?|those|the (?:one|person|model|reader|machine)|anyone|if you are)\b.{0,20}\b(?:grad|assess|evaluat"
     r"|scor|judg|review)(?:es|ing|e)\b"
-    r"|评分员|评分者|评分人|评审|评委|裁判|阅卷|考官|评卷|判卷|判分|评测|评分细则|评分标准|打分|给分|(?:评价|评估)(?:模型"
+    r"|评分员|评分者|评分人|评审|评委|裁判|阅卷|考官|评卷|判卷|判分|评测|评分表|评分细则|评分标准|打分|给分|(?:评价|评估)(?:模型"
     r"|系统|员|者|标准)",
     _I,
 )
@@ -32,7 +33,8 @@ _KEYED = re.compile(
     r"|unsafe|passed|marks?)\b[\"'*`]{0,3}\s*(?:[:=|]|->|=>|is)\s*[\"'*`]{0,3}(?:yes|true|no\b|false|none|passed|perfect"
     r"|excellent|flawless|full|max|top|met\b|ok\b"
     r"|a\+|1(?:\.0+)?(?![\d.]|\s?(?:mg|g|ml|l|mmol|cm|mm|%|to|-|–))|10\b|100\b|5/5)"
-    r"|(?:评分|得分|分数|总分|结论|评级|结果)\s*[:：=]\s*(?:满|优|通过|合格|1\.0|100|十分|10\s*分|A)",
+    r"|(?:评分|得分|分数|总分|结论|评级|结果)\s*[:：=]\s*(?:满|优|通过|合格|1\.0|100|十分|10\s*分|A)"
+    r"|(?:正确|安全|准确|完整|危险建议|回答了问题|标准|达标)[^\n：:，。]{0,4}[:：]\s*(?:是|否|通过|满足|合格|true|false)",
     _I,
 )
 _BEST = r"(?:full|top|best|highest|maxim(?:um|al)|max|perfect|excellent|flawless|ideal|ultimate)"
@@ -150,7 +152,7 @@ def accompanies_attack(sentence: str) -> bool:
 
 
 def _is_attack(text: str) -> bool:
-    if _GRADER.search(text) or _FIELD.search(text) or _ROLE.search(text):
+    if _GRADER.search(text) or _FIELD.search(text) or _ROLE.search(text) or claims_quality(text):
         return True
     about_itself = _SELF.search(text)
     if about_itself and _PRAISE.search(text):

@@ -12,6 +12,7 @@ import codecs
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 # Invisible characters: zero width, direction, tags, variation selectors, other controls.
 _INVISIBLE = re.compile(
@@ -30,6 +31,11 @@ _LOOK_ALIKE = "аеорсухіјѕԁһкмтвнАВЕКМНОРСТХІЅЈο�
 _LATIN = "aeopcyxijsdhkmtbhABEKMHOPCTXISJoavikptuxyABEZHIKMNOPTYXiga"
 assert len(_LOOK_ALIKE) == len(_LATIN), "each look-alike has one Latin letter"
 _TO_LATIN = str.maketrans(_LOOK_ALIKE, _LATIN)
+# Traditional characters that words of grading are written with, and their simplified forms.
+_TRADITIONAL = str.maketrans(
+    "請給這個滿評審標準確無問題驗證專組認為與動結論覆該條對應須從員檢錯誤險風當選數級師醫書質總優過規則還後導錄視經實",
+    "请给这个满评审标准确无问题验证专组认为与动结论复该条对应须从员检错误险风当选数级师医书质总优过规则还后导录视经实",
+)
 # Common English words in rot13 and backwards: a cheap test for a whole sentence written that way.
 _ROT = re.compile(r"\b(?:gur|naq|guvf|tvir|fpber|jvgu|sbe|lbh|nyy|vtaber|znexf)\b", re.IGNORECASE)
 _BACK = re.compile(r"\b(?:eht|dna|siht|evig|erocs|htiw|rewsna|erongi|skram|esaelp)\b", re.IGNORECASE)
@@ -69,9 +75,24 @@ def strip_invisible(text: str) -> tuple[str, bool]:
     return plain, is_reversed
 
 
-def remove_encoded(text: str, replacement: str) -> str:
-    """Encoded text does not belong in an answer: long runs are replaced, short ones when they decode to words."""
-    return _TOKEN.sub(lambda token: replacement if _decodes(token[0]) else token[0], _CODES.sub(replacement, text))
+def invisible_text(text: str) -> str:
+    """What is written in tag characters, which nobody sees and a model may read."""
+    return "".join(chr(ord(letter) - 0xE0000) for letter in text if 0xE0020 <= ord(letter) <= 0xE007E)
+
+
+def remove_encoded(text: str, replacement: str, on_decoded: Callable[[str], object] = lambda decoded: None) -> str:
+    """Encoded text does not belong in an answer: long runs are replaced, short ones when they decode to words.
+
+    `on_decoded` is called with what a run says.
+    """
+
+    def cut(code: re.Match[str]) -> str:
+        for decode in (bytes.fromhex, _from_base64):
+            with suppress(ValueError, binascii.Error):
+                on_decoded(decode(code[0]).decode())
+        return replacement
+
+    return _TOKEN.sub(lambda token: cut(token) if _decodes(token[0]) else token[0], _CODES.sub(cut, text))
 
 
 def _decodes(token: str) -> bool:
@@ -102,6 +123,8 @@ def readings(sentence: str) -> Iterator[str]:
         plain = "".join(c for c in unicodedata.normalize("NFKD", sentence) if not unicodedata.combining(c)).translate(_TO_LATIN)
         if plain != sentence:
             yield plain
+        if (simplified := plain.translate(_TRADITIONAL)) != plain:
+            yield simplified
     if _SPELLED_OUT.search(plain):
         yield join_spelled(plain)
     if _LEET_WORD.search(plain):
