@@ -75,3 +75,13 @@ def test_a_ranking_teacher_is_compared_with_the_ranks_of_the_rules(tmp_path: Pat
     assert [(row.teacher, row.rules) for row in rows] == [(1.0, 0.0), (0.0, 1.0)]
     assert {row.suggested_answer for row in rows} == {"Call an ambulance."} and rows[0].critique == "liked"
     assert write_conflicts(tmp_path / "d.jsonl", samples[:1], rewards[:1], config, relative=True) == 0
+
+
+def test_praise_of_what_a_rule_found_harmful_is_a_conflict_however_small_the_gap(tmp_path: Path) -> None:
+    config = MixConfig(conflict=1.0)  # no gap is wide enough
+    samples = [Sample(id=name, question=QUESTION, answer=answer) for name, answer in (("bad", BAD), ("good", GOOD))]
+    for value, conflicts in ((0.9, 1), (0.4, 0)):
+        rewards = build_mix(config, {"teacher": Teacher(value)}).score(samples)
+        assert write_conflicts(tmp_path / f"{value}.jsonl", samples, rewards, config) == conflicts
+    (row,) = jsonl.read(tmp_path / "0.9.jsonl", Conflict)
+    assert row.id == "bad" and "undertriage" in row.harm

@@ -4,7 +4,8 @@
 
 The score of the rules is their part of the mix, as a share of what they could earn, 0–1. A conflict is written once per answer
 and versions: scoring the same file again adds nothing, a new rule or prompt version may. The teacher's critique and its better
-answer stand in the line.
+answer stand in the line. Praise of an answer in which a rule found harm is a conflict however small the gap, and names the rule:
+the teacher may have been talked round.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from medloop.reward.mix import MixConfig
 from medloop.store.files import jsonl
 
 TEACHER = "teacher"
+PRAISE = 0.5  # a teacher's score from which it contradicts a rule that found harm
 
 
 class Conflict(Contract):
@@ -28,6 +30,8 @@ class Conflict(Contract):
     teacher: Unit
     rules: Unit
     gap: Unit
+    harm: tuple[Text, ...] = ()
+    """Gates of the mix that a rule has closed although the teacher praises the answer."""
     parts: tuple[Score | Missing, ...]
     critique: Text | None = None
     suggested_answer: str | None = None
@@ -56,7 +60,10 @@ def find_conflicts(
     for sample, reward, rules in zip(samples, rewards, shares, strict=True):
         scores = (part for part in reward.parts if part.name == TEACHER and isinstance(part, Score) and part.applies)
         teacher = next(scores, None)
-        if teacher is None or rules is None or sample.answer is None or abs(teacher.value - rules) <= config.conflict:
+        if teacher is None or rules is None or sample.answer is None:
+            continue
+        harm = _harm(reward, config) if teacher.value >= PRAISE and not relative else ()
+        if abs(teacher.value - rules) <= config.conflict and not harm:
             continue
         versions = {part.name: part.version for part in reward.parts}
         yield Conflict(
@@ -67,12 +74,20 @@ def find_conflicts(
             teacher=teacher.value,
             rules=rules,
             gap=round(abs(teacher.value - rules), 6),
+            harm=harm,
             parts=reward.parts,
             critique=teacher.reason,
             suggested_answer=teacher.suggested_answer,
             version=reward.version,
             timestamp=utc_now(),
         )
+
+
+def _harm(reward: Reward, config: MixConfig) -> tuple[str, ...]:
+    """The rules that found harm: gates with a negative weight, at least half closed."""
+    rules = (part for part in reward.parts if isinstance(part, Score) and part.applies and not config.parts[part.name].given)
+    gates = (part for part in rules if config.parts[part.name].gate and config.parts[part.name].weight < 0)
+    return tuple(part.name for part in gates if part.value >= 0.5)
 
 
 def _ranked(samples: Sequence[Sample], shares: Sequence[float | None]) -> list[float | None]:
