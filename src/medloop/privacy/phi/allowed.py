@@ -21,6 +21,10 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _LOOSE = frozenset(("NAME", "PLACE", "ORG"))
 _JOINTS = frozenset(("and", "or", "prn", "s"))
+_TERM_NOUN = re.compile(
+    r"['’]?s? (?:syndrome|disease|histology|sign|test|criteria|staging|classification|fracture|deformity|lesion|cyst|palsy)\b"
+)
+_TITLE = re.compile(r"(?:dr|doctor|mr|mrs|ms|miss|mister|prof)\b")
 _EPONYM_BEHIND = re.compile(
     r"(?:['’]s)?(?:[ -][A-Z][a-z]+)?(?:,? (?:and|or) [A-Z][a-z]+)?[ -](?:signs?|tests?|scores?|scale|grade|class|stage|index|criteria|maneuvers?|manoeuvres?|points?|cyst|fracture|syndrome"
     r"|disease|procedure|operation|contractions?|reflex|catheter|positive|negative|normal|absent|present|lateraliz|consistent|tests?|position|tube|repair|palsy|purpura|ulcer|nodes?|lesions?|respirations?|\d)",
@@ -94,6 +98,8 @@ def is_term(text: str, span: Span) -> bool:
     phrase, medical = text[start:end].lower(), lists.medical_words()
     if phrase in added.english:
         return True
+    if _TERM_NOUN.match(text, end):
+        return not _TITLE.match(phrase)
     words = _WORD.findall(phrase)
     if not words or not (words[0] in medical or words[0] in lists.eponyms() or words[0] in added.english):
         return False

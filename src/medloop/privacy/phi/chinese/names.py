@@ -24,6 +24,9 @@ _COMMENT = 60  # characters; in a text so short, a cheap look may save the netwo
 NEVER = 2.0  # no network is as sure as that
 _SIGNS = "，。：；、,:;（）() \n"
 _BEFORE_SURNAME = "老小阿姓大"
+_ILLNESS = re.compile("[胃肝肾肺脾肠癌炎症痛痒霉菌毒尿肿瘤疹疮疡痔痰咳喘泻药]")
+_TAKES = re.compile("(?:服用|口服|服食|服|吃了|吃|涂抹?|外用|使用|注射|静滴|含服)(?:点|些|的)?$")
+_BRAND = re.compile(r"[片囊膏液粒剂丸浆散素针]\($")
 _FUNCTION = "的是和了在也有不我你他她就都来去说到与及请找给对跟同让叫把被这那又还已从为将想要能可后前上下时一"
 _PATIENT = frozenset(("患者", "病人", "患儿", "产妇", "家属", "死者", "伤者"))
 _CHILD_WORDS = frozenset(("儿子", "儿童", "儿科", "儿女", "儿媳", "儿时", "儿茶"))
@@ -205,9 +208,20 @@ def _is_led(name: NameCandidate) -> bool:
     return name.size > 2 and name.behind() in _SIGNS and name.before() in _SIGNS
 
 
+def _is_taken_or_ill(text: str, start: int, end: int) -> bool:
+    """A drug that somebody takes, a brand in brackets behind its substance, or characters of illness: 口服(舒婷), 乳膏(艾洛松)."""
+    return bool(
+        _ILLNESS.search(text, start, end)
+        or _TAKES.search(text, max(0, start - 4), start)
+        or _BRAND.search(text, max(0, start - 2), start)
+    )
+
+
 def _is_in_frequent_pair(name: NameCandidate) -> bool:
     """Whether it is, or is cut out of, characters that often stand side by side: 矫正, (亲)戚家, 许多(水)."""
     text, start, end = name.text, name.start, name.end
+    if (name.size == 2 and is_pair(text, start, often=True)) or _is_taken_or_ill(text, start, end):
+        return True
     if name.before(2) in _PATIENT and name.has_surname and not is_pair(text, start):
         return False
     is_word = (

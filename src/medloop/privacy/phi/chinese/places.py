@@ -39,7 +39,7 @@ _FAMOUS_NAMES = (
 _FAMOUS = re.compile(_FAMOUS_NAMES)
 # What sort of hospital it is. What is left of a name without these words is its own.
 _SORTS = re.compile(
-    f"第{_NUMERAL}|儿童|妇幼|妇产|妇女|人民|中西医结合|中医药?|中心|肿瘤|口腔|附属|骨科|骨伤|精神|传染|康复|眼科|肛肠|胸科|皮肤|心血管|心理|脑科|整形|美容"
+    f"第{_NUMERAL}|肝移植|肝胆|胃肠|肠胃|儿童|妇幼|妇产|妇女|人民|中西医结合|中医药?|中心|肿瘤|口腔|附属|骨科|骨伤|精神|传染|康复|眼科|肛肠|胸科|皮肤|心血管|心理|脑科|整形|美容"
     "|体检|国际|老年|护理|红十字|医科|大学|总|分|综合|专科|男科|妇科|不孕|生殖|结核|职业病|医学|健康|齿科|牙科|儿科|糖尿病|肝病|肾病|泌尿|癫痫|血液|耳鼻喉"
 )
 _SORT_BEHIND_NAME = re.compile(
