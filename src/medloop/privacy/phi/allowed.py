@@ -20,7 +20,7 @@ from medloop.privacy.phi.spans import Span
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _LOOSE = frozenset(("NAME", "PLACE", "ORG"))
-_JOINTS = frozenset(("and", "or", "prn", "s"))
+_JOINTS = frozenset(("and", "or", "prn", "s", "c", "e", "h", "o"))
 _TERM_NOUN = re.compile(
     r"['’]?s? (?:syndrome|disease|histology|sign|test|criteria|staging|classification|fracture|deformity|lesion|cyst|palsy)\b"
 )
@@ -101,9 +101,11 @@ def is_term(text: str, span: Span) -> bool:
     if _TERM_NOUN.match(text, end):
         return not _TITLE.match(phrase)
     words = _WORD.findall(phrase)
-    if not words or not (words[0] in medical or words[0] in lists.eponyms() or words[0] in added.english):
+    if not words or not (words[0] in medical or words[0] in _JOINTS or words[0] in lists.eponyms() or words[0] in added.english):
         return False
     unknown = [word for word in words if word not in medical and word not in added.english and word not in _JOINTS]
+    if len(unknown) == len(words) or all(word in _JOINTS for word in words):
+        return all(word in lists.eponyms() for word in words) and _beside_eponym(text, start, end)
     eponyms = lists.eponyms()
     return not unknown or (all(word in eponyms for word in unknown) and _beside_eponym(text, start, end))
 

@@ -24,9 +24,10 @@ _COMMENT = 60  # characters; in a text so short, a cheap look may save the netwo
 NEVER = 2.0  # no network is as sure as that
 _SIGNS = "，。：；、,:;（）() \n"
 _BEFORE_SURNAME = "老小阿姓大"
-_ILLNESS = re.compile("[胃肝肾肺脾肠癌炎症痛痒霉菌毒尿肿瘤疹疮疡痔痰咳喘泻药]")
+_ILLNESS = re.compile("[胃肝肾肺脾肠癌炎症痛痒霉菌毒尿肿瘤疹疮疡痔痰咳喘泻药髂癜痣瘢脉栓膏]")
 _TAKES = re.compile("(?:服用|口服|服食|服|吃了|吃|涂抹?|外用|使用|注射|静滴|含服)(?:点|些|的)?$")
 _BRAND = re.compile(r"[片囊膏液粒剂丸浆散素针]\($")
+_REMEDY = re.compile("[丸霜散汤](?![一-鿿])|.(?:病(?![情历人房程])|综合征|综合症|[动静]脉|胶囊|颗粒|栓)")
 _FUNCTION = "的是和了在也有不我你他她就都来去说到与及请找给对跟同让叫把被这那又还已从为将想要能可后前上下时一"
 _PATIENT = frozenset(("患者", "病人", "患儿", "产妇", "家属", "死者", "伤者"))
 _CHILD_WORDS = frozenset(("儿子", "儿童", "儿科", "儿女", "儿媳", "儿时", "儿茶"))
@@ -226,6 +227,8 @@ def _is_in_frequent_pair(name: NameCandidate) -> bool:
         return False
     is_word = (
         is_pair(text, start)
+        or _REMEDY.match(text, end - 1) is not None
+        or is_term(text, (start, start + 2, "NAME"))
         or (name.size > 2 and (is_pair(text, end - 2, often=True) or is_term(text, (start + 1, end, "NAME"))))
         or (start > 0 and text[start - 1] not in _FUNCTION and is_pair(text, start - 1))
         or (name.size < 3 and text[end : end + 1] not in _FUNCTION and is_pair(text, end - 1, often=True))

@@ -40,7 +40,7 @@ AGES = (
     pattern("English words before years old", "AGE", "a {ninety-four}-year-old woman",
             rf"\b{_OLD_WORDS}(?=[- ](?:years?|yrs?)[- ](?:old|of age|young)|[- ]?y/?o\b)", hints=("ninety", "hundred"), flags=re.I),
     pattern("English words behind aged or is", "AGE", "turned {ninety-two} last week",
-            rf"\b(?:aged?|age of|turn(?:s|ed|ing)|is|was|she['’]s|he['’]s|will be|now|at)(?: now| almost| nearly| about| already)? (?P<phi>{_OLD_WORDS})(?! ?(?:point|twenty|thirty|forty|fifty|sixty|seventy|eighty|and|percent|%|days|minutes|milligrams|mg|degrees|hours|dollars|patients|pounds|seconds|per|beats|over))\b", hints=("ninety", "hundred and"), flags=re.I),
+            rf"\b(?:aged?|age of|turn(?:s|ed|ing)|is|was|she['’]s|he['’]s|will be|now|at)(?: now| almost| nearly| about| already)? (?P<phi>(?>{_OLD_WORDS}))(?!,?[- ]?(?:point|ninety|twenty|thirty|forty|fifty|sixty|seventy|eighty|and|percent|%|days|minutes|milligrams|mg|degrees|hours|dollars|patients|pounds|seconds|per|beats|over))\b", hints=("ninety", "hundred and"), flags=re.I),
     pattern("birthday in words", "AGE", "his {ninety-first} birthday",
             r"\b(?:ninet(?:ieth|y-(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth))|(?:one )?hundred(?:th| and \w{3,9}th))(?= birthday)", hints=("birthday",), flags=re.I),
     pattern("Chinese numerals behind a cue", "AGE", "他今年{九十三}了",
