@@ -34,6 +34,9 @@ _EPONYM_BEFORE = re.compile(
     r"(?:positive|negative|pos|neg|signs?|tests?|scores?|scale|grade|criteria|performed|per|modified)[:,]? (?:[A-Z][a-z]+,? (?:and )?)?$",
     re.I,
 )
+_ILLNESS = re.compile(
+    r"...(?:itis|osis|emia|aemia|omas?|opathy|penia|algia|ectomy|otomy|oscopy|uria|plegia|megaly|plasty|rrh[eo]+a|stenosis|cytosis|graphy|coccus|cillin|mycin|statin|sartan|prazole|azole|dipine|zepam|oxacin)$"
+)
 _LONGEST = 12  # characters of a Chinese term
 
 
@@ -101,9 +104,19 @@ def is_term(text: str, span: Span) -> bool:
     if _TERM_NOUN.match(text, end):
         return not _TITLE.match(phrase)
     words = _WORD.findall(phrase)
-    if not words or not (words[0] in medical or words[0] in _JOINTS or words[0] in lists.eponyms() or words[0] in added.english):
+    if not words or not (
+        _ILLNESS.search(words[0])
+        or words[0] in medical
+        or words[0] in _JOINTS
+        or words[0] in lists.eponyms()
+        or words[0] in added.english
+    ):
         return False
-    unknown = [word for word in words if word not in medical and word not in added.english and word not in _JOINTS]
+    unknown = [
+        word
+        for word in words
+        if not _ILLNESS.search(word) and word not in medical and word not in added.english and word not in _JOINTS
+    ]
     if len(unknown) == len(words) or all(word in _JOINTS for word in words):
         return all(word in lists.eponyms() for word in words) and _beside_eponym(text, start, end)
     eponyms = lists.eponyms()
