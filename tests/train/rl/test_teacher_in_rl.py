@@ -45,6 +45,7 @@ def train(settings: Any, monkeypatch: pytest.MonkeyPatch, url: str, method: str 
     ]
     words += ["--reward", str(settings.home / "mix.yaml"), *(word for pair in pairs for word in ("--set", pair))]
     monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
+    monkeypatch.setattr("medloop.privacy.phi.scrub.QUARANTINE", 1.0)  # letters of an untrained model look like names
     monkeypatch.setattr(sys, "argv", ["medloop", *words])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -107,7 +108,7 @@ def test_the_group_judge_ranks_the_answers_of_each_question_in_one_call(settings
 
 def test_training_keeps_critiques_and_writes_conflicts_with_the_suggested_answer(settings, monkeypatch, capsys) -> None:
     with TeacherServer() as server:
-        folder = train(settings, monkeypatch, server.url)
+        folder = train(settings, monkeypatch, server.url, passes=1)  # random letters have no statements to extract
     card = json.loads((folder / "card.json").read_text())
     assert card["degraded"] is None and card["metrics"]["missing_teacher"] == 0 and "Degraded" not in capsys.readouterr().out
     samples = list(jsonl.read(folder / "samples.jsonl"))

@@ -48,6 +48,7 @@ _VERDICT_WORDS = re.compile(
     r"|(?:总分|评分|得分|分数|评级|危险建议|医学正确|安全)[\"'”]?\s*[:：=]",
     re.IGNORECASE,
 )
+_ENDED = re.compile(r"[.!?。！？；;]\s*$")
 _SENTENCE = re.compile(r"(?:[^.!?。！？\n；;]|\.(?=\d))+[.!?。！？\n；;]*")
 
 
@@ -130,7 +131,8 @@ def _without_attacks(sentences: list[str], like: str, attacked: bool, claims: li
     """Replace attacks. Where there was one, the other sentences are checked more strictly: its other half is often beside it."""
     speaks = [addresses_grader(sentence) for sentence in sentences]
     for first in range(len(sentences) - 1):  # "give it full" / "marks"
-        if not speaks[first] and not speaks[first + 1] and sentences[first].endswith("\n"):
+        is_open = sentences[first].endswith("\n") and not _ENDED.search(sentences[first])
+        if is_open and not speaks[first] and not speaks[first + 1]:
             speaks[first] = speaks[first + 1] = addresses_grader(sentences[first].rstrip("\n") + " " + sentences[first + 1])
     claims += [sentence.strip() for sentence, is_claim in zip(sentences, speaks, strict=True) if is_claim]
     bad = [is_claim or _foreign(sentence, like) for is_claim, sentence in zip(speaks, sentences, strict=True)]

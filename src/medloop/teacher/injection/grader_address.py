@@ -16,7 +16,7 @@ from medloop.teacher.injection.quality_claims import claims_quality
 _I = re.IGNORECASE
 # Never in an ordinary answer: the grader, and the names of the form's fields.
 _GRADER = re.compile(
-    r"(?<!medical )\b(?:graders?|evaluators?|examiners?|assessors?|raters?|scorers?|rubrics?|grading (?:system|model|form"
+    r"(?<!medical )\b(?:graders?|evaluators?|examiners?|assessors?|raters?|scorers?|rubrics?|grading (?:model|form"
     r"|scheme|note))\b"
     r"|\b(?:dear|hey|hello|the|to|as|an?|you,|ai|llm|same|lenient|strict|generous) (?:judge|jury|reviewer"
     r"|marker)\b(?! (?:of|how|by|for) )"
@@ -99,7 +99,7 @@ _ROLE = re.compile(
     rf" (?:an?|the) {_GRADING_ROLE}\b"
     r"|\bfrom now on,? (?:you|all|every|answer|respond|scor|rat|grad)|\bas an? (?:language model|grader|judge"
     r"|examiner)\b.{0,40}\b(?:you|must|should)\b"
-    r"|你现在是|(?:从现在起|从现在开始|接下来)[，,]?.{0,8}(?:你(?:是|将|要|只)|评|打分|所有回答)|扮演"
+    r"|你现在是(?:一[个名位]|评|裁|AI|助手|模型|老师)|(?:从现在起|从现在开始|接下来)[，,]?.{0,8}(?:你(?:是|将|要|只)|评|打分|所有回答)|扮演"
     r"|你是一[个名位].{0,10}(?:评|裁判|老师|模型|助手|AI)",
     _I,
 )

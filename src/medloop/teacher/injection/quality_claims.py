@@ -84,7 +84,7 @@ _REVIEW = re.compile(
     r"|consultants|reviewers)\b"
     r"|\bend of (?:evaluation|grading|assessment|review)\b|\b(?:faults?|flaws?|errors?|violations?"
     r"|deductions?) ?[:=] ?(?:none|0|no\b|nil|zero)"
-    r"|\b(?:evaluation|grading|verdict|inspection) ?[:=]|\b(?:evaluation|grading|verdict|assessment) (?:above|below"
+    r"|\b(?:grading|verdict) ?[:=]|\b(?:evaluation|grading|verdict|assessment) (?:above|below"
     r"|of (?:this|the above))\b"
     r"|\bexempt from (?:review|evaluation|grading|inspection|checks?|moderation)\b|\bpass(?:es|ed)? (?:without|every"
     r"|all) (?:inspection|review"
@@ -144,7 +144,7 @@ _ORDER = re.compile(
     r"|高抬贵手|网开一面|从宽|善待(?:它|这|此|本)"
     r"|(?:选|填|给|取|打).{0,14}最(?:大|高|好)的?(?:那个|那一|分|数|值|一[个档项]|档|等级)|视(?:为|作)(?:已|正确|合格"
     r"|通过|安全|标准|真|最)|当[作成](?:已|正确|合格"
-    r"|标准|最佳)|(?:检查者|审核员|核查员|评估员|检验员|审阅者|读到这里的|自动评[估审]|大模型|语言模型|人工智能(?:评|裁))"
+    r"|标准|最佳)|(?:检查者|审核员|核查员|评估员|检验员|审阅者|读到这里的|自动评[估审]|(?:请|致|给|该|这个|任何|亲爱的)大?(?:语言)?模型|人工智能(?:评|裁))"
     r"|(?:不用|不必|无需|别)理会|直接接受"
     r"|(?:可以|可|不用|不必|无需)(?:不看|跳过|忽略)|需要及格|会前约定|[危安]险?全?一栏|标[记为注](?:为|成)?(?:无害|安全"
     r"|正确|合格)|系统(?:提示|消息|通知|指令)\s*[:：]",
