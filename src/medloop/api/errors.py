@@ -80,19 +80,29 @@ class BugHandler:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        begun = body_read = False
 
         async def send_and_note(message: Message) -> None:
             nonlocal begun
             begun = True
             await send(message)
 
+        async def receive_and_note() -> Message:
+            nonlocal body_read
+            message = await receive()
+            body_read = body_read or not message.get("more_body", False)
+            return message
+
+        async def receive_rest() -> Message:
+            """After the whole body nothing comes until the sender leaves: the page of the error must not wait for that."""
+            return {"type": "http.request", "body": b"", "more_body": False} if body_read else await receive_and_note()
+
         try:
-            await self.app(scope, receive, send_and_note)
+            await self.app(scope, receive_and_note, send_and_note)
         except Exception as error:
             if scope["type"] != "http":
                 raise  # during the start of the server there is no request to answer
-            response = await _handle_bug(Request(scope, receive), error)
+            response = await _handle_bug(Request(scope, receive_rest), error)
             if not begun:
                 await response(scope, receive, send)
 

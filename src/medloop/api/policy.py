@@ -22,7 +22,7 @@ from medloop.store.records.users import ROLES, SCOPES, Credential
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_ONLY = frozenset({"clinician", "annotator"})
 PLAIN_COOKIE, HOST_COOKIE = "medloop_session", "__Host-medloop_session"
-MAX_FIELDS = 200  # of a form
+MAX_FIELDS, FORM = 200, "medloop.form"  # of a form; where a request's scope has it
 NEW_KEY = "medloop api keys new NAME"
 WITHOUT_OWN_PASSWORD = frozenset({"/web/account", "/web/logout", "/web/alive"})  # for a session with a temporary password
 
@@ -137,12 +137,14 @@ def is_public(request: Request) -> bool:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form; of two fields with one name, the last."""
-    body = (await request.body()).decode("utf-8", errors="replace")
-    try:
-        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
-    except ValueError:
-        return {}
+    """The fields of a form; of two fields with one name, the last. They stay with the request: its body arrives only once."""
+    if FORM not in request.scope:
+        body = (await request.body()).decode("utf-8", errors="replace")
+        try:
+            request.scope[FORM] = dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+        except ValueError:
+            request.scope[FORM] = {}
+    return dict(request.scope[FORM])
 
 
 async def _check_csrf(request: Request, expected: str) -> None:

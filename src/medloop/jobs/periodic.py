@@ -2,7 +2,6 @@
 
 import logging
 import subprocess
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -11,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from medloop.errors import MedloopError
+from medloop.isolation import python_command
 from medloop.jobs.supervisor import environment
 from medloop.settings import Settings
 from medloop.store.db import Store
@@ -24,7 +24,7 @@ def command_in_a_process(*words: str) -> Start:
     """A command of medloop on the workspace, in its own session; its errors go to the log of the server."""
 
     def start(settings: Settings) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "medloop", "--home", str(settings.home), *words]
+        command = python_command("medloop", "--home", str(settings.home), *words)
         return subprocess.Popen(
             command, cwd=settings.home, env=environment(settings), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             start_new_session=True,

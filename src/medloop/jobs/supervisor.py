@@ -13,7 +13,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medloop.errors import BusyError, MedloopError, NoSpaceError, explain_os_errors
+from medloop.isolation import isolated, python_command
 from medloop.jobs import job_row, lease, queue
 from medloop.jobs.job_row import JobRow
 from medloop.jobs.kinds import slots_of_pools
@@ -39,13 +39,13 @@ log = logging.getLogger("medloop.jobs")
 
 
 def command(job_id: str, settings: Settings) -> list[str]:
-    return [sys.executable, "-m", "medloop", "--home", str(settings.home), "jobs", "work", job_id]
+    return python_command("medloop", "--home", str(settings.home), "jobs", "work", job_id)
 
 
 def environment(settings: Settings) -> dict[str, str]:
     """The settings as they were resolved here, so that a worker does not resolve them otherwise."""
     resolved = {variable(name): settings.get(name) for name in FIELDS if name != "home"}
-    return {**os.environ, **{name: str(value) for name, value in resolved.items() if value not in (None, "")}}
+    return isolated({**os.environ, **{name: str(value) for name, value in resolved.items() if value not in (None, "")}})
 
 
 def start_worker(job_id: str, settings: Settings) -> subprocess.Popen[bytes]:

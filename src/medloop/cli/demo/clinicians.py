@@ -26,6 +26,7 @@ import typer
 from medloop.cli import ui
 from medloop.client import Client, Receipt
 from medloop.contracts import utc_now
+from medloop.isolation import isolated, python_command
 from medloop.settings import resolve
 from medloop.store import passwords
 from medloop.store.audit_trail import actor
@@ -133,13 +134,13 @@ def collect_feedback(folder: Path) -> None:
 
 def environ() -> dict[str, str]:
     """The environment without settings: MEDLOOP_HOME would send the demo into a real workspace."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("MEDLOOP_")}
+    return isolated({name: value for name, value in os.environ.items() if not name.startswith("MEDLOOP_")})
 
 
 @contextmanager
 def run_server(folder: Path) -> Iterator[str]:
     """The address of a server that stops with the block; its output is shown."""
-    command = [sys.executable, "-m", "medloop", "api", "serve", "--port", "0"]
+    command = python_command("medloop", "api", "serve", "--port", "0")
     ui.say("$ medloop api serve --port 0")
     with subprocess.Popen(command, cwd=folder, env=environ(), stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -2,7 +2,6 @@
 
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from medloop.cli import ui
 from medloop.cli.demo import clinicians
+from medloop.isolation import python_command
 
 # (purpose, command or function). Each can be repeated: finished work is recognised and kept.
 STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
@@ -109,8 +109,6 @@ def demo(
 def _run(command: str, cwd: Path, about: str) -> None:
     """One step in its own process, as a user would run it; a failure stops the demo with its exit code."""
     ui.say(f"\n# {about}\n$ medloop {command}")
-    done = subprocess.run(
-        [sys.executable, "-m", "medloop", *shlex.split(command)], cwd=cwd, env=clinicians.environ(), check=False
-    )
+    done = subprocess.run(python_command("medloop", *shlex.split(command)), cwd=cwd, env=clinicians.environ(), check=False)
     if done.returncode:
         raise typer.Exit(done.returncode)

@@ -8,6 +8,7 @@ gets texts and returns doubts as JSON lines through pipes, and ends by itself wh
 """
 
 import json
+import os
 import select
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from medloop.feedback.submit.doubt import Doubt, doubt_about
+from medloop.isolation import isolated, python_command
 from medloop.privacy.phi import allowed
 
 WORKERS = 2
@@ -30,7 +32,7 @@ class ScanWorkers:
     """Started when they are first needed. `limit_s` counts from when a worker is free."""
 
     def __init__(self, allow_file: Path, *, workers: int = WORKERS, limit_s: float = LIMIT_S) -> None:
-        self._command = [sys.executable, "-P", "-m", __name__, str(allow_file)]
+        self._command = python_command(__name__, str(allow_file))
         self.limit_s, self._slots = limit_s, threading.Semaphore(workers)
         self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
         self._all: set[subprocess.Popen[bytes]] = set()
@@ -67,7 +69,9 @@ class ScanWorkers:
         with self._lock:
             if not self._open:
                 return None
-            worker = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(sys.prefix))
+            worker = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(sys.prefix), env=isolated(os.environ)
+            )
             self._all.add(worker)
             return worker
 

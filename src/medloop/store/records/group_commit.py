@@ -172,10 +172,10 @@ class GroupCommitWriter:
         while batch := self._take():
             try:
                 self._store_batch(batch)
-            except Exception as error:  # the thread must continue, and no caller may wait forever
+            except BaseException as error:  # the thread must continue, and no caller may wait forever
                 log.error("a batch failed: %s", type(error).__name__)
                 for item in batch:
-                    item.outcome = item.outcome or error
+                    item.outcome = item.outcome or _raisable(error)
             _settle(batch)
             self.committed.set()
 
@@ -209,7 +209,7 @@ class GroupCommitWriter:
             try:
                 item.rows = item.request.build(known)
             except Exception as error:
-                item.rows = error
+                item.rows = _raisable(error)
 
     def _write(self, batch: Sequence[_Waiting]) -> None:
         """Write all in one transaction; if the database refuses it, each in its own, so that only the bad ones fail."""
@@ -344,7 +344,14 @@ def _for_sender(error: Exception) -> Exception:
 
 def _fail(batch: Iterable[_Waiting], error: Exception) -> None:
     for item in batch:
-        item.outcome = error
+        item.outcome = _raisable(error)
+
+
+def _raisable(error: BaseException) -> Exception:
+    """The error as a future can hold it: one that refuses it would leave the callers of the whole batch waiting."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return RuntimeError(f"{type(error).__name__} in the writer").with_traceback(error.__traceback__)
 
 
 def _settle(batch: Sequence[_Waiting]) -> None:
