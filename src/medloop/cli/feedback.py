@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
+from medloop.contracts.base import to_utc
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ConfigError
 from medloop.feedback.insight import metrics_report
@@ -83,7 +84,10 @@ def _time(text: str) -> datetime:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(f"--since: '{text}' is not a date", "Examples: 2026-03-01, 2026-03-01T12:00, 30d, 12h") from None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    try:
+        return to_utc(time) if time.tzinfo else time.replace(tzinfo=UTC)
+    except ValueError as error:
+        raise ConfigError(f"--since '{text}': {error}") from None
 
 
 def _show(measured: FeedbackMetrics) -> None:

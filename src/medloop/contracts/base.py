@@ -44,10 +44,18 @@ def iso_utc(time: datetime) -> str:
     return time.isoformat().replace("+00:00", "Z")
 
 
+def to_utc(value: datetime) -> datetime:
+    """A time with a zone in UTC; ValueError at the ends of the calendar, where another zone has no such year."""
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("this time is out of range; use years 1 to 9999 in UTC, for example 2026-02-03T12:00:00Z") from None
+
+
 def _require_zone(value: datetime) -> datetime:
     if value.tzinfo is None:
         raise ValueError("a time needs a time zone, for example 2026-02-03T12:00:00Z")
-    return value.astimezone(UTC)
+    return to_utc(value)
 
 
 Timestamp = Annotated[datetime, AfterValidator(_require_zone)]

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference, canonical_json
+from medloop.contracts.base import Timestamp
 from medloop.contracts.feedback import ChoiceOutcome, FeedbackType, Side
 from medloop.feedback.submit.bodies import Id
 from medloop.store.db import Store
@@ -31,8 +32,8 @@ class RecordFilter(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    since: AwareDatetime | None = Field(None, description="Said at or after this time.")
-    until: AwareDatetime | None = Field(None, description="Said before this time.")
+    since: Timestamp | None = Field(None, description="Said at or after this time.")
+    until: Timestamp | None = Field(None, description="Said before this time.")
     processed: bool | None = Field(None, description="Whether a training set has used it.")
     trace_id: Id | None = None
 

@@ -145,7 +145,7 @@ class AuditFilter:
             conditions.append(columns.subject.startswith(self.subject, autoescape=True))
         if self.since is not None:  # times are stored as text, and every time of a day sorts behind the day itself
             conditions.append(columns.timestamp >= self.since.isoformat())
-        if self.until is not None:
+        if self.until is not None and self.until < date.max:
             conditions.append(columns.timestamp < (self.until + timedelta(days=1)).isoformat())
         return conditions
 

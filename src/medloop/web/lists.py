@@ -19,9 +19,9 @@ def day_start(text: str) -> datetime | None:
 
 
 def day_end(text: str) -> datetime | None:
-    """The midnight after it, so that the day itself is included."""
+    """The midnight after it, so that the day itself is included; None where no such day follows."""
     start = day_start(text)
-    return None if start is None else start + timedelta(days=1)
+    return None if start is None or start.date() == date.max else start + timedelta(days=1)
 
 
 def chosen(value: str, among: tuple[str, ...], otherwise: str = "") -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Path as InPath
 from fastapi.responses import JSONResponse, Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from medloop.api.deps import check_rate, store_of, writer_of
@@ -18,6 +18,7 @@ from medloop.api.policy import Caller, allow
 from medloop.api.routes.feedback import REFUSED
 from medloop.api.routes.feedback_read import PageOut
 from medloop.contracts import Incident
+from medloop.contracts.base import Timestamp
 from medloop.contracts.dataset import Language
 from medloop.feedback import incidents
 from medloop.feedback.submit.bodies import Id
@@ -43,8 +44,8 @@ class IncidentQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     state: IncidentState | None = Field(None, description="'open' includes 'proposed', which waits for a second person.")
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: Timestamp | None = None
+    until: Timestamp | None = None
     language: Language | None = None
     order: Literal["oldest", "newest"] = "oldest"
     limit: int = Field(50, ge=1, le=200)

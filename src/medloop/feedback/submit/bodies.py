@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from medloop.contracts.base import Hash, Unit, utc_now
+from medloop.contracts.base import Hash, Unit, to_utc, utc_now
 from medloop.contracts.chat import Role
 from medloop.contracts.feedback import ChoiceOutcome, FeedbackType, Purpose, Side
 
@@ -33,7 +33,7 @@ def _no_repeats(value: object) -> object:
 
 
 def _plausible(value: datetime) -> datetime:
-    value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    value = value.replace(tzinfo=UTC) if value.tzinfo is None else to_utc(value)
     if value < EARLIEST:
         raise ValueError(f"this time is before {EARLIEST:%Y}; send when the feedback was given, for example 2026-02-03T12:00:00Z")
     if value > utc_now() + CLOCK_SKEW:

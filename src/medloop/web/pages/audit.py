@@ -31,7 +31,7 @@ COLUMNS = ("seq", "timestamp", "actor", "actor_name", "action", "subject", "subj
 
 @router.get("/audit")
 def audit_page(
-    request: Request, caller: Auditor, before: Annotated[int | None, Query(ge=1)] = None, action: ShortText = "",
+    request: Request, caller: Auditor, before: Annotated[int | None, Query(ge=1, lt=2**63)] = None, action: ShortText = "",
     actor: ShortText = "", subject: ShortText = "", since: ShortText = "", until: ShortText = "", check: bool = False,
 ) -> Response:  # fmt: skip
     """People are shown by name; `actor` and `subject` may be a name or an id."""

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.contracts import Correction, Feedback, Preference
+from medloop.contracts.base import Timestamp
 from medloop.contracts.feedback import FAULT_AXES
 from medloop.store.records.history import OwnRecord, own_records
 from medloop.web.render import show, translator_of
@@ -37,8 +38,7 @@ class HistoryEntry:
 
 
 @router.get("/history")
-def history_page(request: Request, caller: Rater, before: datetime | None = None) -> Response:
-    before = before if before is None or before.tzinfo else None
+def history_page(request: Request, caller: Rater, before: Timestamp | None = None) -> Response:
     records = own_records(store_of(request), caller.user_id, before=before, limit=PAGE_SIZE)
     older = records[-1].timestamp.isoformat() if len(records) == PAGE_SIZE else ""
     entries = [_entry(record, translator_of(request)) for record in records]
