@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from medloop.api.deps import store_of
+from medloop.api.deps import check_rate, store_of
 from medloop.api.policy import Caller, allow
 from medloop.contracts import utc_now
 from medloop.contracts.queue import QueueContent
@@ -82,7 +82,9 @@ class TriggerOut(BaseModel):
 def next_item(
     request: Request, caller: Rater, kind: Annotated[Literal["rate", "compare", "correct"] | None, Query()] = None
 ) -> LeasedItemOut | Response:
-    """Your current item, else the next one, reserved for 30 minutes. Clinicians get disputed items first."""
+    """Your current item, else the next one, reserved for 30 minutes; asked for again within five, it stays reserved as long as
+    it was. Clinicians get disputed items first."""
+    check_rate(request, caller)
     senior = caller.role == "clinician"
     item = queue.next_item(store_of(request), caller.user_id, senior=senior, kinds=(kind,) if kind else None)
     if item is None:

@@ -145,8 +145,7 @@ def _seal(key: Any, item: QueueItem) -> bytes:
 def known_items(store: Store, item_ids: Sequence[str]) -> set[str]:
     query = select(items.c.item_id)
     with store.read() as conn:
-        known = (conn.execute(query.where(items.c.item_id.in_(ids))).scalars() for ids in chunks(list(item_ids)))
-        return {item_id for page in known for item_id in page}
+        return {name for ids in chunks(list(item_ids)) for name in conn.execute(query.where(items.c.item_id.in_(ids))).scalars()}
 
 
 def recent_contents(store: Store, most: int, *, actor: str, purpose: str) -> list[QueueContent]:
@@ -162,7 +161,7 @@ def recent_contents(store: Store, most: int, *, actor: str, purpose: str) -> lis
 
 
 def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
-    """The item that this rater holds, else the next one for them, else None. The reading leaves an audit line."""
+    """The item that this rater holds, else the next one for them, else None. Taking or renewing its lease is audited."""
     with store.write() as conn:
         ask = _searched(store, conn, ask)
         while (item := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _old(conn, ask)) is not None:
@@ -173,11 +172,14 @@ def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
         if item is None:
             return None
         turn = _take_seat(conn, item, ask)
-        audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.read", subject=item.item_id))
-    return LeasedItem(
-        item_id=item.item_id, kind=item.kind, content=content, reasons=item.reasons, stratum=item.stratum,
-        trace_id=item.trace_id, **turn,
-    )  # fmt: skip
+        if turn["until"] == ask.now + ask.lease:  # else the line of a moment ago covers this reading
+            audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.read", subject=item.item_id))
+    return _leased(item, content, **turn)
+
+
+def _leased(item: Row[Any], content: QueueContent, **turn: Any) -> LeasedItem:
+    columns = ("item_id", "kind", "reasons", "stratum", "trace_id")
+    return LeasedItem(content=content, **{name: item._mapping[name] for name in columns}, **turn)
 
 
 def _searched(store: Store, conn: Connection, ask: LeaseRequest) -> LeaseRequest:
@@ -233,10 +235,7 @@ def leased_item(store: Store, item_id: str, rater: str) -> LeasedItem:
         content = _opened(store, conn, item)
         if _withdrawn(conn, item, content):
             raise UnknownItemError("This item is not assigned to you", "Ask for the next one")
-    return LeasedItem(
-        item_id=item_id, kind=item.kind, content=content, reasons=item.reasons, stratum=item.stratum, until=turn.until,
-        trace_id=item.trace_id, shown_first=turn.shown_first, adjudicates=turn.adjudicates,
-    )  # fmt: skip
+    return _leased(item, content, until=turn.until, shown_first=turn.shown_first, adjudicates=turn.adjudicates)
 
 
 def content_shown_to(store: Store, trace_id: str, rater: str) -> QueueContent | None:
@@ -352,9 +351,10 @@ def recent_turns_by_stratum(conn: Connection) -> dict[str, int]:
 
 def _take_seat(conn: Connection, item: Row[Any], ask: LeaseRequest) -> dict[str, Any]:
     """Start this rater's turn at this item, or continue it with the order of answers that was shown before."""
-    until = ask.now + ask.lease
-    own = and_(turns.c.item_id == item.item_id, turns.c.rater == ask.rater)
+    until, own = ask.now + ask.lease, and_(turns.c.item_id == item.item_id, turns.c.rater == ask.rater)
     if (before := conn.execute(select(turns).where(own)).first()) is not None:
+        recent = before.state == "held" and before.until > until - ask.lease / 6  # so recent that it is not renewed yet
+        until = before.until if recent else until
         conn.execute(update(turns).where(own).values(until=until, state="held"))
         return {"until": until, "shown_first": before.shown_first, "adjudicates": before.adjudicates}
     first = secrets.choice("ab") if item.kind == "compare" else None
