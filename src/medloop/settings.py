@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -28,6 +29,15 @@ ENV_PREFIX = "MEDLOOP_"
 FOREIGN_VARIABLES = {"reward.device": "REWARD_DEVICE", "teacher.key": "DEEPSEEK_API_KEY"}
 
 Device = Literal["auto", "cpu", "cuda"]
+
+
+def _networks(text: str) -> str:
+    for part in text.replace(",", " ").split():
+        try:
+            ip_network(part, strict=False)
+        except ValueError:
+            raise ValueError("must be addresses or networks, such as 127.0.0.1, 10.0.0.0/8") from None
+    return text
 
 
 class Section(BaseModel):
@@ -89,6 +99,14 @@ class PrivacySettings(Section):
     )
 
 
+class ApiSettings(Section):
+    trusted_proxies: Annotated[str, AfterValidator(_networks)] = Field(
+        "",
+        description="Addresses or networks of the proxies in front of the API, separated by commas, such as "
+        "127.0.0.1, 10.0.0.0/8; X-Forwarded-For is believed from them alone.",
+    )
+
+
 class JobSettings(Section):
     max_waiting: int = Field(50, ge=1, description="Most training jobs that may wait at once; over HTTP the next one is refused.")
     max_waiting_per_user: int = Field(10, ge=1, description="Most training jobs of one user that may wait at once, over HTTP.")
@@ -110,6 +128,7 @@ class Settings(Section):
     feedback: FeedbackSettings = FeedbackSettings()
     privacy: PrivacySettings = PrivacySettings()
     jobs: JobSettings = JobSettings()
+    api: ApiSettings = ApiSettings()
 
     @property
     def workspace(self) -> Workspace:
@@ -131,6 +150,10 @@ class Settings(Section):
     def store_url(self) -> str:
         """The store's URL, with the embedded default filled in."""
         return self.database.url.get_secret_value() or f"sqlite:///{self.workspace.database}"
+
+    @property
+    def trusted_proxies(self) -> tuple[str, ...]:
+        return tuple(self.api.trusted_proxies.replace(",", " ").split())
 
     @property
     def allow_file(self) -> Path:

@@ -3,7 +3,7 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.api import request_filter
+from medloop.api import admission
 from medloop.web.app import create_app
 
 PROXY = {"Host": "feedback.example"}
@@ -55,6 +55,6 @@ def test_a_body_that_never_ends_is_given_up(client, monkeypatch):
     async def dripping(*_):
         await anyio.sleep(5)
 
-    monkeypatch.setattr(request_filter, "BODY_S", 0.05)
-    monkeypatch.setattr(request_filter, "_read", dripping)
+    monkeypatch.setattr(admission, "BODY_S", 0.05)
+    monkeypatch.setattr(admission, "_read", dripping)
     assert client.post("/api/train", json={}).status_code == 408

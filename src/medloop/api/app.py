@@ -1,9 +1,10 @@
 """`create_app(settings)`: routes, errors, request checks, the one writer of the store, and a supervisor that runs the jobs.
 
-    uvicorn.run(create_app(settings), host="127.0.0.1", port=8000)          # or: medloop api serve
+    uvicorn.run(create_app(settings), port=8000, http=SlowClientProtocol, proxy_headers=False)      # as medloop api serve does
 
-Every route carries a policy (policy.py) except those in OPEN. A request passes metrics.py, limits.py, request_filter.py and then
-its route. At shutdown the writer stores what was submitted; jobs keep running, and the next start finds them.
+Every route carries a policy (policy.py) except those in OPEN. A request passes metrics.py, request_filter.py (its headers),
+admission.py (who sends it; only then its body is read) and then its route. At shutdown the writer stores what was submitted; jobs
+keep running, and the next start finds them.
 """
 
 import gc
@@ -16,8 +17,10 @@ from fastapi import APIRouter, Depends, FastAPI
 
 from medloop import __version__
 from medloop.api import errors
+from medloop.api.admission import Admission
 from medloop.api.auth import Authenticator
-from medloop.api.limits import RateLimiter, RequestLimits, WriteLimiter, WritesInFlight
+from medloop.api.client_address import TrustedProxies
+from medloop.api.limits import RateLimiter, RequestLimits, RequestSlots
 from medloop.api.metrics import HttpCounts, MetricsMiddleware
 from medloop.api.policy import Caller, allow
 from medloop.api.request_filter import LOOPBACK, RequestFilter
@@ -36,7 +39,7 @@ from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.users import ROLES
 
 # Routes without a login; a test walks all routes and compares.
-OPEN = {"/healthz", "/", "/web/login", "/web/language/{language}", "/web/static/{name}"}
+OPEN = {"/healthz", "/", "/web", "/web/login", "/web/language/{language}", "/web/static/{name}"}
 
 
 def create_app(
@@ -76,10 +79,14 @@ def create_app(
             yield
 
     # FastAPI's own docs pages load scripts from other sites; the description itself needs a key like everything else.
-    app = FastAPI(title="medloop", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    # Its redirects to the same address with or without a slash would name http, whatever the proxy in front of us speaks.
+    app = FastAPI(
+        title="medloop", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None,
+        redirect_slashes=False,
+    )  # fmt: skip
     app.state.settings = settings
     app.state.rate_limiter, app.state.http_counts = RateLimiter(limits.rate), HttpCounts()
-    app.state.writes = WritesInFlight(limits.in_flight)
+    app.state.request_slots, app.state.waiting_connections = RequestSlots(limits.in_flight), {}  # slow_clients.py
     app.state.error_page = error_page
     app.state.dashboard_cache = {}  # web/pages/dashboard.py
     # Routes are tried in this order, so the busiest come first.
@@ -97,9 +104,9 @@ def create_app(
         """The OpenAPI description of every endpoint."""
         return app.openapi()
 
+    app.add_middleware(Admission, slots=app.state.request_slots)
     errors.install(app)
-    app.add_middleware(RequestFilter, hosts=hosts)
-    app.add_middleware(WriteLimiter, writes=app.state.writes)
+    app.add_middleware(RequestFilter, hosts=hosts, proxies=TrustedProxies(settings.trusted_proxies))
     app.add_middleware(MetricsMiddleware, counts=app.state.http_counts)  # the last one added is the outermost
     return app
 

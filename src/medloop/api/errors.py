@@ -70,8 +70,8 @@ def error_response(code: int, error: str, hint: str = "", **more: Any) -> JSONRe
 
 
 class BugHandler:
-    """Middleware that stops unexpected exceptions. Starlette would pass them on to the server, which logs their message, and that
-    may contain a patient's words.
+    """Middleware that answers what the routes' handlers do not see: errors of admission.py, and unexpected exceptions. Starlette
+    would pass those on to the server, which logs their message, and that may contain a patient's words.
 
     A response that has begun is left unfinished, so that nobody takes a part for the whole.
     """
@@ -102,7 +102,8 @@ class BugHandler:
         except Exception as error:
             if scope["type"] != "http":
                 raise  # during the start of the server there is no request to answer
-            response = await _handle_bug(Request(scope, receive_rest), error)
+            handle = _handle_medloop_error if isinstance(error, MedloopError) else _handle_bug
+            response = await handle(Request(scope, receive_rest), error)
             if not begun:
                 await response(scope, receive, send)
 

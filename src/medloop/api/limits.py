@@ -1,8 +1,8 @@
-"""How much at once: writes in flight for the whole server, requests per key, jobs that wait in the queue.
+"""How much at once: requests with a body for the whole server and each caller, requests per key, jobs that wait in the queue.
 
-An overloaded server must refuse cheaply, or refusing becomes its work. So `WriteLimiter` comes before the other checks and the
-routes: when as many writes are in flight as the writer can hold, the next one gets a ready-made 503 with Retry-After
-(`OVERLOADED_RESPONSE`; slow_clients.py sends it before a task for the request exists, at a third of the cost).
+`RequestSlots` counts the requests with a body that are being read or worked on. A caller who would take more than their share
+gets a ready-made 503 with Retry-After (admission.py). An overloaded server must refuse cheaply, or refusing becomes its work: for
+a key that was seen a moment ago, slow_clients.py sends that response before a task for the request exists, for a third of it.
 `RateLimiter` gives each key its rate; a key above it gets 429 and the seconds until its next token. An import costs by its lines,
 because the writer has as much work with them as with single requests. `queue_place` limits the jobs that wait.
 """
@@ -11,15 +11,16 @@ import json
 import math
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from medloop.errors import MedloopError
 
-WRITE_PATHS = ("/api/v1/rlhf/", "/api/v1/traces")
+SLOT_BYTES = 256 * 1024  # of one body; the memory for bodies is at most this times the slots
+SHARE = 3  # slots that one caller may hold, for each that is free
 MAX_BUCKETS = 10_000
 LINES_PER_TOKEN, BYTES_PER_TOKEN = 5, 16 * 1024
 QUEUE_RETRY_S = 60  # a place in the job queue becomes free after minutes, not seconds
@@ -27,7 +28,7 @@ QUEUE_RETRY_S = 60  # a place in the job queue becomes free after minutes, not s
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """`rate` requests per second and key, twice that in one burst; `in_flight` writes at once, all keys together."""
+    """`rate` requests per second and key, twice that in one burst; `in_flight` requests with a body at once, all together."""
 
     rate: float = 200.0
     in_flight: int = 256
@@ -106,37 +107,44 @@ OVERLOADED_RESPONSE = b"".join(
 )
 
 
-@dataclass
-class WritesInFlight:
-    """How many writes one server is working on, and how many it may."""
-
-    limit: int
-    count: int = 0
-
-    def is_full_for(self, scope: Any) -> bool:
-        return self.count >= self.limit and is_write(scope)
+async def send_overloaded(send: Any) -> None:
+    """The same response through ASGI."""
+    await send({"type": "http.response.start", "status": 503, "headers": list(_HEADERS)})
+    await send({"type": "http.response.body", "body": _BODY})
 
 
-def is_write(scope: Any) -> bool:
-    return bool(scope["type"] == "http" and scope["method"] == "POST" and scope["path"].startswith(WRITE_PATHS))
+class RequestSlots:
+    """The requests with a body that one server works on at once, one slot for each SLOT_BYTES of body.
 
+    No caller takes all: a caller holds at most SHARE times as many slots as are free. One alone may have three quarters of them,
+    two have three sevenths each, and whoever comes next always finds some. Each of the `holders` of a request has that share.
+    """
 
-class WriteLimiter:
-    """Middleware that counts the writes in flight and refuses those above the limit; other requests pass."""
+    def __init__(self, limit: int) -> None:
+        self.limit, self.taken = limit, 0
+        self._held: Counter[str] = Counter()
 
-    def __init__(self, app: Any, writes: WritesInFlight) -> None:
-        self.app, self.writes = app, writes
+    def has_room(self, holders: Sequence[str], slots: int = 1) -> bool:
+        left = self.limit - self.taken - min(slots, self.limit)
+        fair = SHARE * left + SHARE - 1  # rounded up, so that two slots are not too few for a caller alone
+        return left >= 0 < self.limit and all(not (held := self._held[name]) or held + slots <= fair for name in holders)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if not is_write(scope):
-            await self.app(scope, receive, send)
-            return
-        if self.writes.is_full_for(scope):
-            await send({"type": "http.response.start", "status": 503, "headers": list(_HEADERS)})
-            await send({"type": "http.response.body", "body": _BODY})
-            return
-        self.writes.count += 1
+    @contextmanager
+    def holding(self, holders: Sequence[str], slots: int = 1) -> Iterator[None]:
+        slots = min(slots, self.limit)  # what needs more than there are takes all, if nobody else has any
+        self.taken += slots
+        self._held.update(dict.fromkeys(holders, slots))
         try:
-            await self.app(scope, receive, send)
+            yield
         finally:
-            self.writes.count -= 1
+            self.taken -= slots
+            for name in holders:
+                self._held[name] -= slots
+                if not self._held[name]:
+                    del self._held[name]
+
+
+def slots_of(content_length: str | None, limit: int) -> int:
+    """The slots for a body of this length; for one without a length, those of the largest that is accepted."""
+    size = int(content_length) if content_length is not None and content_length.isdigit() else limit
+    return max(1, math.ceil(size / SLOT_BYTES))

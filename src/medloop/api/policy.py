@@ -24,6 +24,7 @@ OWN_ONLY = frozenset({"clinician", "annotator"})
 PLAIN_COOKIE, HOST_COOKIE = "medloop_session", "__Host-medloop_session"
 MAX_FIELDS, FORM = 200, "medloop.form"  # of a form; where a request's scope has it
 NEW_KEY = "medloop api keys new NAME"
+STRANGER = "medloop.stranger"  # in the scope: admission.py has found neither a key nor a session
 WITHOUT_OWN_PASSWORD = frozenset({"/web/account", "/web/logout", "/web/alive"})  # for a session with a temporary password
 
 
@@ -106,13 +107,21 @@ def allow(*roles: str, scope: str | None) -> Callable[[Request], Awaitable[Calle
 
 async def credential_of(request: Request) -> Credential | None:
     """The key in the header, else the session in the cookie. A valid cookie does not excuse an invalid key."""
+    if STRANGER in request.scope:
+        return None
     authenticator: Authenticator = request.app.state.authenticator
     header = request.headers.get("authorization")
     if header is None:
         token = session_token(request)
         return await authenticator.look_up("session", token) if token else None
+    key = bearer_key(header)
+    return await authenticator.look_up("key", key) if key else None
+
+
+def bearer_key(header: str) -> str:
+    """The key in an Authorization header; empty if there is none."""
     scheme, _, text = header.partition(" ")
-    return await authenticator.look_up("key", text.strip()) if scheme.lower() == "bearer" else None
+    return text.strip() if scheme.lower() == "bearer" else ""
 
 
 def _unauthenticated(request: Request) -> UnauthenticatedError:

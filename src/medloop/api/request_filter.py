@@ -1,13 +1,15 @@
-"""Rejects requests before any route sees them: wrong host, foreign origin, wrong content type, body too large or too slow.
+"""Rejects requests by their headers before any route sees them: wrong host, foreign origin, wrong content type, body too large.
 
 Plain ASGI middleware, so no route can forget it. The Host header is compared as a whole: pages of other sites that resolve to
 127.0.0.1 (DNS rebinding), and hosts with a path or query inside (CVE-2026-48710), are foreign. Bodies are JSON; only the web
 pages accept forms, because any site can send a form without a preflight request, but not JSON (CVE-2021-32677).
 
 A host name that is not this machine's belongs to a TLS proxy in front of us; there, only https origins are our own.
+
+The scope tells the next ones `medloop.public` (called under such a name), `medloop.address` (client_address.py) and
+`medloop.has_body`.
 """
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
+from medloop.api.client_address import TrustedProxies
 from medloop.api.errors import error_response, is_page, page_of_error
 from medloop.api.policy import READ_METHODS, ForeignOriginError
 
@@ -27,7 +30,6 @@ Headers = dict[bytes, list[str]]
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 PORT = re.compile(r"(?::[0-9]{1,5})?")
-BODY_S = 30.0  # a client that takes longer to send its body is only holding the connection open
 KiB = 1024
 BODY_LIMIT = 64 * KiB
 SHOWN_AS_PAGE = (403, 413)
@@ -67,8 +69,8 @@ TLS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 class RequestFilter:
     """`hosts` are the names this server answers to, without ports."""
 
-    def __init__(self, app: Any, hosts: tuple[str, ...] = LOOPBACK) -> None:
-        self.app, self.hosts = app, hosts
+    def __init__(self, app: Any, hosts: tuple[str, ...] = LOOPBACK, proxies: TrustedProxies = TrustedProxies()) -> None:
+        self.app, self.hosts, self.proxies = app, hosts, proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # there are none here
@@ -80,26 +82,16 @@ class RequestFilter:
         headers = _headers_by_name(scope)
         public = not _is_one_of(headers.get(b"host", [""])[0], LOOPBACK)
         scope["medloop.public"] = public
+        scope["medloop.address"] = self.proxies.client((scope.get("client") or ("",))[0], headers.get(b"x-forwarded-for", []))
+        scope["medloop.has_body"] = has_body = _has_body(headers)
         send = _with_security_headers(send, scope["path"], public)
-        rule = next(rule for rule in BODY_RULES if scope["path"].startswith(rule.prefix) or rule.prefix == "/")
-        rejection = self._reject(scope, headers, rule, public)
-        if rejection is not None:
-            await (await _as_page(scope, rejection))(scope, receive, send)
-            return
-        try:
-            async with asyncio.timeout(BODY_S):
-                body = await _read(receive, rule.limit)
-        except TimeoutError:
-            await error_response(408, f"The body took longer than {BODY_S:.0f} s to arrive", "Send it again")(
-                scope, receive, send
-            )
-            return
-        if body is None:
-            await (await _as_page(scope, _too_large(rule)))(scope, receive, send)
-            return
-        await self.app(scope, _replay(body, receive), send)
+        rejection = self._reject(scope, headers, has_body, public)
+        if rejection is None:
+            await self.app(scope, receive, send)
+        else:
+            await (await as_page(scope, rejection))(scope, receive, send)
 
-    def _reject(self, scope: Scope, headers: Headers, rule: BodyRule, public: bool) -> JSONResponse | None:
+    def _reject(self, scope: Scope, headers: Headers, has_body: bool, public: bool) -> JSONResponse | None:
         """The error response for a request that no route may see; None if it is fine so far."""
         hosts = headers.get(b"host", [])
         if len(hosts) != 1 or not _is_one_of(hosts[0], self.hosts):
@@ -109,24 +101,36 @@ class RequestFilter:
         foreign = scope["method"] not in READ_METHODS and site in ("cross-site", "same-site")
         if foreign or not set(headers.get(b"origin", [])) <= own:
             return error_response(403, "Pages of other origins cannot call this server")
-        sizes = headers.get(b"content-length", [])
+        sizes, rule = headers.get(b"content-length", []), body_rule(scope["path"])
         if sizes and (not sizes[0].isdigit() or int(sizes[0]) > rule.limit):
-            return _too_large(rule)
+            return too_large(rule)
         content_type = headers.get(b"content-type", [""])[0].split(";")[0].strip().lower()
-        has_body = (sizes and sizes[0] != "0") or b"transfer-encoding" in headers
         if has_body and content_type not in rule.content_types:
             expected = rule.content_types[0]
             return error_response(415, f"Unsupported Content-Type; send {expected}", f"Set the header 'Content-Type: {expected}'")
         return None
 
 
-async def _as_page(scope: Scope, response: JSONResponse) -> Response:
+def body_rule(path: str) -> BodyRule:
+    return next(rule for rule in BODY_RULES if path.startswith(rule.prefix) or rule.prefix == "/")
+
+
+def _has_body(headers: Headers) -> bool:
+    return headers.get(b"content-length", ["0"])[0] != "0" or b"transfer-encoding" in headers
+
+
+async def as_page(scope: Scope, response: JSONResponse) -> Response:
     """On the web pages a refusal is a page too. It is made without the body, which was not checked."""
-    request = Request(scope, _replay(b"", _nothing_more))
+    request = Request(scope, no_body())
     if response.status_code not in SHOWN_AS_PAGE or not is_page(request):
         return response
     error = ForeignOriginError("Pages of other origins cannot call this server") if response.status_code == 403 else None
     return await page_of_error(request, response.status_code, error)
+
+
+def no_body() -> Receive:
+    """A `receive` for a request whose body is not read."""
+    return replay(b"", _nothing_more)
 
 
 async def _nothing_more() -> MutableMapping[str, Any]:
@@ -145,25 +149,11 @@ def _headers_by_name(scope: Scope) -> Headers:
     return headers
 
 
-def _too_large(rule: BodyRule) -> JSONResponse:
+def too_large(rule: BodyRule) -> JSONResponse:
     return error_response(413, f"The body is too large; the limit is {rule.limit // KiB} KiB", "Send it in parts")
 
 
-async def _read(receive: Receive, limit: int) -> bytes | None:
-    """The whole body; None when it is too large. A body without a length is counted as it arrives."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return bytes(body)
-        body += message.get("body", b"")
-        if len(body) > limit:
-            return None
-        if not message.get("more_body"):
-            return bytes(body)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
+def replay(body: bytes, receive: Receive) -> Receive:
     """A `receive` that hands out the body that was already read, then whatever comes after it."""
     sent = False
 

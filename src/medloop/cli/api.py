@@ -1,6 +1,7 @@
 """`medloop api`: serve the HTTP API and the web pages of a workspace, on this machine only."""
 
 import re
+import resource
 import signal
 import socket
 from importlib.util import find_spec
@@ -18,6 +19,8 @@ from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.records import users
 
+OTHER_FILES = 256  # of the database, the scan workers, the log
+
 api_app = typer.Typer(no_args_is_help=True, help="Serve the HTTP API and the web pages; manage API keys.")
 api_app.add_typer(keys_app, name="keys")  # 'medloop keys' are the encryption keys of the store
 
@@ -31,7 +34,14 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")] = 8000,
     slots: Annotated[int, typer.Option(min=1, max=64, help="Training jobs that run at once.")] = 1,
     rate: Annotated[float, typer.Option(min=0.1, help="Requests per second for one API key; twice that in a burst.")] = 200,
-    in_flight: Annotated[int, typer.Option(min=1, max=4096, help="Writes handled at once; further ones get 503.")] = 256,
+    in_flight: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=4096,
+            help="Requests with a body handled at once; one caller gets at most three quarters of them, what is above gets 503.",
+        ),
+    ] = 256,
     name: Annotated[
         list[str] | None,
         typer.Option(help="Public host name of a TLS proxy on this machine; may be repeated."),
@@ -69,7 +79,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def _serve(settings: Settings, listener: socket.socket, names: tuple[str, ...], *, slots: int, limits: RequestLimits) -> None:
-    """Until a signal ends it. No proxy headers and no server banner; requests in progress get five seconds at the end."""
+    """Until a signal ends it. No server banner; requests in progress get five seconds at the end."""
     import uvicorn  # with fastapi the optional extra 'api'
 
     from medloop.api.request_filter import LOOPBACK
@@ -79,13 +89,21 @@ def _serve(settings: Settings, listener: socket.socket, names: tuple[str, ...], 
     app = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=limits, own_process=True)
     config = uvicorn.Config(
         app, log_level="warning", server_header=False, proxy_headers=False, timeout_graceful_shutdown=5, timeout_keep_alive=5,
-        limit_concurrency=2000 + limits.in_flight, http=SlowClientProtocol,
+        limit_concurrency=_connections(2000 + limits.in_flight), http=SlowClientProtocol,
     )  # fmt: skip
     server = uvicorn.Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):  # for signals that come before uvicorn's handlers, and that it raises again
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
     ui.say(f"Serving http://127.0.0.1:{listener.getsockname()[1]}; Ctrl-C stops the server, running jobs continue.")
     server.run(sockets=[listener])
+
+
+def _connections(wanted: int) -> int:
+    """How many connections this process may have at once: each is a file, and many systems start processes with 1024 of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(soft, wanted + OTHER_FILES if hard == resource.RLIM_INFINITY else min(hard, wanted + OTHER_FILES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return max(16, min(wanted, most - OTHER_FILES))
 
 
 def _first_admin(settings: Settings) -> None:

@@ -44,6 +44,7 @@ class Task:
 
 
 @router.get("/")
+@router.get("/web")
 def root() -> Response:
     return redirect("/web/")
 

@@ -39,7 +39,7 @@ async def login(request: Request) -> Response:
     context: dict[str, Any] = {"next": safe_next(form.get("next", "")), "name": name, "note": ""}
     if not authenticator.attempts.allowed(name, address):
         return show(request, None, "login.html", 429, problem=t("login_wait"), **context)
-    user = await run_in_threadpool(users.check_password, authenticator.store, name, password)
+    user = await authenticator.check_password(name, password)
     if user is None:
         return show(request, None, "login.html", 401, problem=t("login_wrong"), **context)
     authenticator.attempts.succeeded(name, address)
@@ -78,7 +78,8 @@ def safe_next(path: str) -> str:
 
 
 def address_of(request: Request) -> str:
-    return request.client.host if request.client else ""
+    """The client's address; empty where many people share it (api/client_address.py)."""
+    return str(request.scope["medloop.address"])
 
 
 def with_session(request: Request, response: Response, user: users.User) -> Response:
