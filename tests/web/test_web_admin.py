@@ -154,3 +154,14 @@ def test_each_refusal_says_its_own_cause_in_the_language_of_the_page(browse, app
     fast = someone.post("/web/incidents/inc_1/propose", note="已加规则十二。")
     assert fast.status_code == 429 and "请等待 7 秒后重试" in fast.text and "已加规则十二。" in fast.text
     assert fast.headers["Retry-After"] == "7"
+
+
+def test_the_audit_page_names_changed_rows_by_id(logged, store):
+    user = users.get_user(store, "dr.li")
+    assert "other tables are unchanged" in logged.get("/web/audit?check=true").text
+    with store.write() as conn:  # plain SQL gets no MAC
+        conn.exec_driver_sql("UPDATE users SET role = 'admin' WHERE name = 'dr.li'")
+    page = logged.get("/web/audit?check=true").text
+    assert "added without medloop: 1 (" in page and f"users {user.user_id}" in page
+    logged.client.headers["Accept-Language"] = "zh"
+    assert "有 1 行在 medloop 之外" in logged.get("/web/audit?check=true").text

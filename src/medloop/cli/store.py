@@ -3,7 +3,7 @@
 import json
 import os
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,9 +15,11 @@ from medloop.store.check import check as check_store
 from medloop.store.crypto import MasterKey, decode_key
 from medloop.store.db import ensure_master_key, open_store
 from medloop.store.db import upgrade as upgrade_schema
+from medloop.store.integrity import IntegrityReport, listed, verify_store
 from medloop.store.records import users
 from medloop.store.rotate import list_keys, rotate, rows_to_reencrypt
 from medloop.store.rotate import reencrypt as reencrypt_rows
+from medloop.store.row_macs import RowReport
 
 db_app = typer.Typer(no_args_is_help=True, help="Upgrade and check the database.")
 keys_app = typer.Typer(no_args_is_help=True, help="List and rotate the encryption keys. Never prints a key.")
@@ -132,26 +134,63 @@ def verify_audit(
     ] = False,
     json_: ui.AsJson = False,
 ) -> None:
-    """Verify the hash chain of the audit log. Exit code 6 if a row was changed, removed or moved.
+    """Verify the hash chain of the audit log and the rows that carry a MAC: users, ratings, incidents, consents and others.
+
+    Exit code 6 if a row was changed, removed or moved. Changed rows are listed by table and id.
 
     Example:  medloop audit verify
     """
     with open_store(ui.settings()) as store:
-        report = audit.verify(store)
-        if new_head and report.chain_ok:
+        report = verify_store(store)
+        if new_head and report.audit.chain_ok:
             audit.start_new_head(store, actor())
-            report = audit.verify(store)
-    if not report.ok:
-        to_do = "Compare it with a backup"
-        if report.chain_ok:
-            to_do += "; if this database is new to this workspace, or was restored on purpose, accept it with --new-head"
-        raise IntegrityError(f"The audit log is damaged: {report.problem}; intact rows before it: {report.rows:,}", to_do)
-    lag = report.rows - (report.head_seq or 0)
+            report = verify_store(store)
     if json_:
-        ui.say_json({"rows": report.rows, "newest_hash": report.last_hash, "head_lags_by": lag})
-        return
-    ui.say(f"The audit log is intact: {report.rows:,} rows" + (f" (the head file lags by {lag})" if lag else "") + ".")
-    ui.say(f"Newest hash {report.last_hash}")
+        ui.say_json(_as_json(report))
+    if not report.audit.ok:
+        raise _damaged_log(report.audit)
+    if report.rows.wrong:
+        raise _changed_rows(report.rows, json_)
+    if not json_:
+        _say_intact(report)
+
+
+def _as_json(report: IntegrityReport) -> dict[str, Any]:
+    log, rows = report.audit, report.rows
+    return {
+        "intact": report.ok, "rows": log.rows, "newest_hash": log.last_hash, "head_lags_by": log.rows - (log.head_seq or 0),
+        "problem": log.problem, "rows_checked": rows.checked, "rows_wrong": rows.wrong, "wrong": rows.rows,
+        "restored": report.restored,
+    }  # fmt: skip
+
+
+def _damaged_log(report: audit.AuditReport) -> IntegrityError:
+    accept = "if you know why, for example because you restored it yourself, accept it with --new-head"
+    if report.kind == "copied":
+        return IntegrityError(f"The audit log does not fit: {report.problem}", f"Copy with 'medloop backup create'; {accept}")
+    to_do = f"Compare it with a backup; {accept}" if report.chain_ok else "Compare it with a backup"
+    return IntegrityError(f"The audit log is damaged: {report.problem}; intact rows before it: {report.rows:,}", to_do)
+
+
+def _changed_rows(report: RowReport, json_: bool) -> IntegrityError:
+    if not json_:
+        for line in listed(report.rows):
+            ui.say(f"  {ui.printable(line)}")
+        if report.wrong > len(report.rows):
+            ui.say(f"  and {report.wrong - len(report.rows):,} more")
+    return IntegrityError(
+        f"{report.wrong:,} row(s) do not fit: somebody changed the database without medloop", "Compare them with a backup"
+    )
+
+
+def _say_intact(report: IntegrityReport) -> None:
+    lag = report.audit.rows - (report.audit.head_seq or 0)
+    ui.say(f"The audit log is intact: {report.audit.rows:,} rows" + (f" (the head file lags by {lag})" if lag else "") + ".")
+    ui.say(f"Newest hash {report.audit.last_hash}")
+    ui.say(f"{report.rows.checked:,} rows of users, feedback, incidents, consents and other tables fit their MAC.")
+    if report.restored:
+        note = report.restored
+        ui.say(f"Restored by {note.actor} at {note.timestamp} from backup {note.backup}, with {note.rows:,} rows of the log.")
 
 
 @audit_app.command("show")

@@ -4,7 +4,9 @@
 
 A chain stays valid when rows are cut off its end. So the newest number and hash are also stored outside the database, in the
 workspace's `logs/audit.head`, signed with a key that only the master key opens. The head is written after the commit. A crash
-between the two leaves the head behind the log, which is normal; a head that is ahead of the log raises an alarm.
+between the two leaves the head behind the log, which is normal; a head that is ahead of the log raises an alarm, and so does an
+empty log in a store that holds data. The head also says in which folder it was written: in a copy of the workspace that was made
+while somebody wrote, the two differ too, and the report says that it is a copy.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,7 +30,8 @@ from medloop.errors import InputError, MedloopError, explain_os_errors
 from medloop.settings import Settings
 from medloop.store.files.atomic import atomic_write, make_folder
 from medloop.store.files.lock import locked_file
-from medloop.store.tables import audit_log
+from medloop.store.row_macs import NEW_HEAD, newest_rows
+from medloop.store.tables import audit_log, metadata
 
 if TYPE_CHECKING:
     from medloop.store.db import Store
@@ -36,6 +40,7 @@ GENESIS = "0" * 64
 HEAD_BYTES = 256  # less than a disk sector, which is written whole or not at all
 _LAST = select(audit_log.c.seq, audit_log.c.hash).order_by(audit_log.c.seq.desc()).limit(1)
 _HASH_OF = select(audit_log.c.hash).where(audit_log.c.seq == bindparam("seq"))
+_UNAUDITED = {"audit_log", "data_keys", "queue_cursor"}  # tables that may hold rows while the log is empty
 _APPENDED = "medloop.audit"  # in conn.info: what this transaction added, until it is committed
 
 log = logging.getLogger(__name__)
@@ -47,14 +52,15 @@ class Head:
 
     seq: int
     hash: str
+    place: str  # a hash of the folder it was written in
     mac: str
 
     def render(self) -> str:
         """The head as text, always of the same length: `_put_head` overwrites it in place."""
-        return canonical_json({"seq": self.seq, "hash": self.hash, "mac": self.mac}).ljust(HEAD_BYTES - 1) + "\n"
+        return canonical_json(vars(self)).ljust(HEAD_BYTES - 1) + "\n"
 
 
-ProblemKind = Literal["missing", "changed", "no_head", "no_key", "head_changed", "cut_off", "rewritten"]
+ProblemKind = Literal["missing", "changed", "no_log", "no_head", "no_key", "head_changed", "cut_off", "rewritten", "copied"]
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,15 @@ def verify(store: Store) -> AuditReport:
                 if isinstance(stored_head, Head) and seq == stored_head.seq:
                     at_head = last
         return _against_head(store, conn, stored_head, AuditReport(seq, last), at_head)
+
+
+def hash_at(store: Store, seq: int) -> str | None:
+    """The hash of one row; None if there is no such row."""
+    if seq == 0:
+        return GENESIS
+    with store.read() as conn:
+        last: str | None = conn.execute(_HASH_OF, {"seq": seq}).scalar()
+    return last
 
 
 def show(store: Store, last: int) -> list[dict[str, Any]]:
@@ -189,11 +204,18 @@ def start_new_head(store: Store, actor: str) -> None:
     """Accept the log as it is and audit that: for a second workspace on one database, or a database restored on purpose."""
     stored_head = _read_head(store.settings)
     old = stored_head.seq if isinstance(stored_head, Head) else -1
+    with store.read() as conn:
+        detail: dict[str, str | int | float | bool] = {"old_head": old, **newest_rows(conn)}
+    append_with_head(store, AuditEvent(actor=actor, action=NEW_HEAD, subject="audit_log", detail=detail))
+
+
+def append_with_head(store: Store, event: AuditEvent) -> None:
+    """Append a line, and write a head for it whatever the head on the disk says."""
     with store.write() as conn:
-        append(conn, AuditEvent(actor=actor, action="audit.new_head", subject="audit_log", detail={"old_head": old}))
+        append(conn, event)
         appended: _Appended = conn.info[_APPENDED]
         conn.info[_APPENDED] = None  # its head is not compared with the one on the disk: it replaces that one
-        head = _sign(store.keys.auditing(conn).raw, appended.seq, appended.hash)
+        head = _sign(store.keys.auditing(conn).raw, _place_of(store.settings.home), appended.seq, appended.hash)
     _write_head(store.settings, head, force=True)
 
 
@@ -210,14 +232,15 @@ def prepare(store: Store) -> None:
     """Write a head for row 0 before the first row, so that from then on a missing head raises an alarm.
 
     The key is committed before the head is written: if a crash rolled the key back, the head it signed would raise an alarm too.
+    In a store with data, an empty log without a head was emptied by somebody: a new head would hide that.
     """
     if head_file(store.settings).exists():
         return
     with store.transaction() as conn:
-        if _end(conn)[0] > 0:
+        if _end(conn)[0] > 0 or _holds_data(conn):
             return
-        key = store.keys.auditing(conn).raw
-    _write_head(store.settings, _sign(key, 0, GENESIS))
+        head = _sign(store.keys.auditing(conn).raw, _place_of(store.settings.home), 0, GENESIS)
+    _write_head(store.settings, head)
 
 
 def begin(conn: Connection) -> None:
@@ -233,14 +256,13 @@ def sign_head(store: Store, conn: Connection) -> Head | None:
     appended: _Appended | None = conn.info.pop(_APPENDED)
     if appended is None:
         return None
-    key = store.keys.auditing(conn).raw
-    stored_head = _read_head(store.settings)
+    key, stored_head = store.keys.auditing(conn).raw, _read_head(store.settings)
     if not isinstance(stored_head, Head) or not _signed(key, stored_head) or not _on_chain(conn, stored_head):
         if not store.head_alarm:  # once, so that a busy server does not flood its log
             log.error("%s does not fit the audit log and is left as it is; run: medloop audit verify", head_file(store.settings))
         store.head_alarm = True
         return None
-    return _sign(key, appended.seq, appended.hash)
+    return _sign(key, _place_of(store.settings.home), appended.seq, appended.hash)
 
 
 def keep_head(settings: Settings, head: Head) -> None:
@@ -259,9 +281,11 @@ def _against_head(
     store: Store, conn: Connection, stored_head: Head | str | None, report: AuditReport, at_head: str
 ) -> AuditReport:
     path = head_file(store.settings)
-    if stored_head is None:
-        if report.rows == 0:
+    if report.rows == 0 and (stored_head is None or (isinstance(stored_head, Head) and stored_head.seq == 0)):
+        if not _holds_data(conn):
             return report
+        return replace(report, problem="the log is empty, but the store holds data: somebody emptied it", kind="no_log")
+    if stored_head is None:
         return replace(report, problem=f"{path} is missing, so rows cut off the end would go unnoticed", kind="no_head")
     if not store.keys.exists(conn, "audit"):
         return replace(report, problem=f"the store no longer has the key that signs {path}", kind="no_key")
@@ -269,6 +293,12 @@ def _against_head(
         return replace(report, problem=f"{path} was changed", kind="head_changed")
     seq = stored_head.seq
     report = replace(report, head_seq=seq)
+    if at_head != stored_head.hash and stored_head.place != _place_of(store.settings.home):
+        problem = (
+            f"this folder is a copy of a workspace, or was moved: {path} was written elsewhere, at row {seq}, and the database "
+            f"here has {report.rows} rows that do not lead there, as in a copy that was made while medloop was writing"
+        )
+        return replace(report, problem=problem, bad_row=min(seq, report.rows + 1), kind="copied")
     if seq > report.rows:
         problem = f"rows {report.rows + 1} to {seq} were cut off the end"
         return replace(report, problem=problem, bad_row=report.rows + 1, kind="cut_off")
@@ -299,12 +329,23 @@ def _hash(before: str, row: Mapping[str, Any]) -> str:
     return hashlib.sha256(bytes.fromhex(before) + canonical_json(dict(row)).encode()).hexdigest()
 
 
-def _sign(key: bytes, seq: int, last: str) -> Head:
-    return Head(seq, last, hmac.new(key, f"audit head {seq} {last}".encode(), "sha256").hexdigest())
+def _sign(key: bytes, place: str, seq: int, last: str) -> Head:
+    return Head(seq, last, place, hmac.digest(key, f"audit head {seq} {last} {place}".encode(), "sha256").hex())
 
 
 def _signed(key: bytes, head: Head) -> bool:
-    return hmac.compare_digest(_sign(key, head.seq, head.hash).mac, head.mac)
+    return hmac.compare_digest(_sign(key, head.place, head.seq, head.hash).mac, head.mac)
+
+
+@cache
+def _place_of(home: Path) -> str:
+    """The folder of a workspace, as a head names it."""
+    return hashlib.sha256(str(home.resolve()).encode()).hexdigest()[:16]
+
+
+def _holds_data(conn: Connection) -> bool:
+    queries = (select(table.c[0]).limit(1) for name, table in metadata.tables.items() if name not in _UNAUDITED)
+    return any(conn.execute(query).first() is not None for query in queries)
 
 
 def _on_chain(conn: Connection, head: Head) -> bool:

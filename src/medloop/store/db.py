@@ -37,7 +37,7 @@ from medloop.errors import (
     explain_os_errors,
 )
 from medloop.settings import Settings
-from medloop.store import audit
+from medloop.store import audit, row_macs
 from medloop.store.crypto import Keyring, MasterKey, create_key_file, load_master_key
 from medloop.store.files.atomic import make_folder
 from medloop.store.files.lock import locked_file
@@ -58,7 +58,9 @@ class Store:
         self.keys = Keyring(settings)
         self.wait_s = wait_s
         self.head_alarm = False
+        self.row_key: bytes | None = None
         self._pid = os.getpid()
+        row_macs.listen(self)
 
     @property
     def name(self) -> str:
@@ -98,7 +100,9 @@ class Store:
                     if not self.is_sqlite:
                         conn.exec_driver_sql(f"SET LOCAL lock_timeout = {int(self.wait_s * 1000)}")
                         conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_PG_WRITER})")
+                    row_macs.begin(conn)
                     yield conn
+                    row_macs.sign_updates(self, conn)
             finally:
                 conn.close()
 
@@ -149,13 +153,14 @@ class Store:
 
 
 @contextmanager
-def open_store(settings: Settings, *, wait_s: float = WAIT_S) -> Iterator[Store]:
-    """Open the store of a workspace; StoreError if its schema is not the one that this medloop uses."""
+def open_store(settings: Settings, *, wait_s: float = WAIT_S, any_schema: bool = False) -> Iterator[Store]:
+    """Open the store of a workspace; StoreError if its schema is not the one that this medloop uses, unless any will do."""
     engine = _engine(settings, wait_s=wait_s)
     try:
         store = Store(settings, engine, wait_s)
         with _speaking(engine.url), engine.connect() as conn:
-            _check_schema(schema_version(conn), store.name)
+            if not any_schema:
+                _check_schema(schema_version(conn), store.name)
         yield store
     finally:
         engine.dispose()

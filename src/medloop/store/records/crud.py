@@ -39,7 +39,7 @@ TABLES: dict[type[Contract], Table] = {
     Trace: tables.traces, Incident: tables.incidents, RedTeamCase: tables.red_team_cases, ScoredAnswer: tables.scored_answers,
 }  # fmt: skip
 PAGE_SIZE = 500  # rows per query
-_NOT_IN_RECORD = {"id", "processed", "key_id"}
+_NOT_IN_RECORD = {"id", "processed", "key_id", "mac"}
 
 
 def add(store: Store, records: Iterable[Contract], *, actor: str) -> int:

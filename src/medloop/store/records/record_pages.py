@@ -19,7 +19,7 @@ from medloop.store.records import crud
 from medloop.store.tables import encrypted_columns, id_column, tombstones
 
 Json = dict[str, Any]
-_HIDDEN = {"id", "key_id", "subject"}
+_HIDDEN = {"id", "key_id", "mac", "subject"}
 
 
 def page(

@@ -2,7 +2,7 @@
 
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, ForeignKey, Integer, String, UniqueConstraint, false
 
-from medloop.store.tables.columns import UtcDateTime, new_table, serial
+from medloop.store.tables.columns import UNSIGNED, UtcDateTime, mac, new_table, serial
 
 users = new_table(
     "users",
@@ -14,6 +14,7 @@ users = new_table(
     Column("created", UtcDateTime, nullable=False),
     Column("disabled", Boolean, nullable=False, server_default=false()),
     Column("must_change", Boolean, nullable=False, server_default=false()),  # the password was chosen by somebody else
+    mac(),
     CheckConstraint("role IN ('clinician', 'annotator', 'engineer', 'auditor', 'admin')", name="role"),
 )
 
@@ -21,8 +22,8 @@ api_keys = new_table(
     "api_keys", serial(), Column("api_key_id", String, nullable=False, unique=True),
     Column("user_id", String, ForeignKey("users.user_id"), nullable=False, index=True),
     Column("sha256", String(64), nullable=False, unique=True), Column("scopes", JSON, nullable=False),
-    Column("created", UtcDateTime, nullable=False), Column("expires", UtcDateTime), Column("last_used", UtcDateTime),
-    Column("revoked", UtcDateTime),
+    Column("created", UtcDateTime, nullable=False), Column("expires", UtcDateTime),
+    Column("last_used", UtcDateTime, info={UNSIGNED: True}), Column("revoked", UtcDateTime), mac(),
 )  # fmt: skip
 
 sessions = new_table(

@@ -32,6 +32,10 @@ metadata = MetaData(
 )
 
 
+MAC = "mac"  # tables with this column are guarded (store/row_macs.py)
+UNSIGNED = "unsigned"  # of a column: changing it needs no new MAC
+
+
 class UtcDateTime(TypeDecorator[datetime]):
     """Takes times with a zone and returns UTC. SQLite stores no zone, so it gets the time in UTC without one."""
 
@@ -60,7 +64,12 @@ def encrypted(name: str, *, nullable: bool = False) -> Column[bytes]:
 
 
 def key_id() -> Column[str]:
-    return Column("key_id", String, ForeignKey("data_keys.key_id"), nullable=False, index=True)
+    return Column("key_id", String, ForeignKey("data_keys.key_id"), nullable=False, index=True, info={UNSIGNED: True})
+
+
+def mac() -> Column[bytes]:
+    """The MAC of the row, which `row_macs.py` writes; an empty one fits no row."""
+    return Column(MAC, LargeBinary, info={UNSIGNED: True})
 
 
 def timestamp() -> Column[datetime]:
@@ -73,7 +82,7 @@ def received() -> Column[datetime]:
 
 
 def processed() -> Column[bool]:
-    return Column("processed", Boolean, nullable=False, server_default=false(), index=True)
+    return Column("processed", Boolean, nullable=False, server_default=false(), index=True, info={UNSIGNED: True})
 
 
 def sender() -> tuple[Column[str], Column[str]]:

@@ -2,7 +2,7 @@
 
 from sqlalchemy import JSON, BigInteger, CheckConstraint, Column, Integer, LargeBinary, String, Table, Text, UniqueConstraint
 
-from medloop.store.tables.columns import UtcDateTime, metadata, new_table, serial, timestamp
+from medloop.store.tables.columns import UtcDateTime, mac, metadata, new_table, serial, timestamp
 
 audit_log = Table(
     "audit_log",
@@ -26,10 +26,11 @@ data_keys = new_table(
 # The versions of the guidelines for raters: text for people, never about a patient.
 guidelines = new_table(
     "guidelines", serial(), Column("language", String, nullable=False), Column("version", Integer, nullable=False),
-    Column("text", Text, nullable=False), Column("edited_by", String, nullable=False), timestamp(),
+    Column("text", Text, nullable=False), Column("edited_by", String, nullable=False), timestamp(), mac(),
     UniqueConstraint("language", "version"),
 )  # fmt: skip
 
 workspace_settings = new_table(
     "workspace_settings", serial(), Column("name", String, nullable=False, unique=True), Column("value", JSON, nullable=False),
+    mac(),
 )  # fmt: skip

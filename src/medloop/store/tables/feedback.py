@@ -2,7 +2,18 @@
 
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, Integer, String, false
 
-from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, new_table, processed, received, sender, serial, timestamp
+from medloop.store.tables.columns import (
+    UtcDateTime,
+    encrypted,
+    key_id,
+    mac,
+    new_table,
+    processed,
+    received,
+    sender,
+    serial,
+    timestamp,
+)
 
 rlhf_feedback = new_table(
     "rlhf_feedback", serial(), Column("feedback_id", String, nullable=False, unique=True),
@@ -12,7 +23,7 @@ rlhf_feedback = new_table(
     Column("critical", Boolean, nullable=False, server_default=false()), Column("clinician_id", String, index=True),
     encrypted("comments", nullable=True), Column("consent", JSON, nullable=False), Column("model_version", String),
     Column("trace_id", String, index=True), Column("supersedes", String), *sender(), timestamp(), received(), processed(),
-    key_id(), CheckConstraint("rating >= 1 AND rating <= 5", name="rating"),
+    key_id(), mac(), CheckConstraint("rating >= 1 AND rating <= 5", name="rating"),
     CheckConstraint("thumb IN ('up', 'down')", name="thumb"),
     CheckConstraint("feedback_type IN ('positive', 'negative', 'neutral')", name="feedback_type"),
 )  # fmt: skip
@@ -24,7 +35,7 @@ rlhf_preferences = new_table(
     Column("shown_first", String(1)), Column("clinician_id", String, index=True), encrypted("comments", nullable=True),
     Column("consent", JSON, nullable=False), Column("trace_id", String, index=True), Column("supersedes", String),
     Column("session_id", String, index=True), Column("model_a", String), Column("model_b", String),
-    Column("axes", JSON, nullable=False), *sender(), timestamp(), received(), processed(), key_id(),
+    Column("axes", JSON, nullable=False), *sender(), timestamp(), received(), processed(), key_id(), mac(),
     CheckConstraint("preferred IN ('a', 'b', 'tie', 'both_bad')", name="preferred"),
     CheckConstraint("shown_first IN ('a', 'b')", name="shown_first"),
 )  # fmt: skip
@@ -34,13 +45,13 @@ rlhf_corrections = new_table(
     Column("feedback_id", String, index=True), Column("trace_id", String, index=True), encrypted("prompt"),
     encrypted("original"), encrypted("golden"), encrypted("reason", nullable=True), Column("clinician_id", String, index=True),
     Column("consent", JSON, nullable=False), Column("supersedes", String), *sender(), timestamp(), received(), processed(),
-    key_id(),
+    key_id(), mac(),
 )  # fmt: skip
 
 # Judgements that their author took back a moment after sending (records/withdrawals.py); the records themselves stay.
 withdrawals = new_table(
     "withdrawals", serial(), Column("record_id", String, nullable=False, unique=True), Column("kind", String, nullable=False),
-    Column("withdrawn_by", String, nullable=False), timestamp(),
+    Column("withdrawn_by", String, nullable=False), timestamp(), mac(),
 )  # fmt: skip
 
 traces = new_table(
@@ -48,7 +59,7 @@ traces = new_table(
     Column("session_id", String, nullable=False, index=True), Column("agent_name", String, nullable=False),
     encrypted("conversation"), Column("model_version", String, nullable=False), Column("snapshot", String),
     encrypted("contexts"), Column("user_hash", String, index=True), Column("sampling_share", Float), timestamp(),
-    encrypted("meta"), processed(), key_id(),
+    encrypted("meta"), processed(), key_id(), mac(),
 )  # fmt: skip
 
 scored_answers = new_table(
@@ -62,18 +73,18 @@ incidents = new_table(
     Column("record_id", String, nullable=False, index=True), Column("model_version", String, index=True),
     Column("state", String, nullable=False, index=True), Column("language", String), Column("opened_by", String), timestamp(),
     Column("proposed_by", String), Column("closed_by", String), Column("closed", UtcDateTime),
-    Column("steps", JSON, nullable=False), encrypted("notes", nullable=True), processed(), key_id(),
+    Column("steps", JSON, nullable=False), encrypted("notes", nullable=True), processed(), key_id(), mac(),
     CheckConstraint("state IN ('open', 'closed')", name="state"),
 )  # fmt: skip
 
 red_team_cases = new_table(
     "red_team_cases", serial(), Column("case_id", String, nullable=False, unique=True),
     Column("record_id", String, nullable=False, index=True), Column("incident_id", String, index=True), encrypted("prompt"),
-    encrypted("answer"), encrypted("reason", nullable=True), timestamp(), processed(), key_id(),
+    encrypted("answer"), encrypted("reason", nullable=True), timestamp(), processed(), key_id(), mac(),
 )  # fmt: skip
 
 retrain_triggers = new_table(
     "retrain_triggers", serial(), Column("trigger_id", String, nullable=False, unique=True),
     Column("reason", String, nullable=False), Column("evidence", JSON, nullable=False),
-    Column("records", Integer, nullable=False), Column("jobs", JSON(none_as_null=True)), timestamp(),
+    Column("records", Integer, nullable=False), Column("jobs", JSON(none_as_null=True)), timestamp(), mac(),
 )  # fmt: skip

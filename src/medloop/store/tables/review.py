@@ -15,7 +15,7 @@ from sqlalchemy import (
     false,
 )
 
-from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, new_table, processed, serial, timestamp
+from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, mac, new_table, processed, serial, timestamp
 
 queue_items = new_table(
     "queue_items",
@@ -57,5 +57,5 @@ quarantine = new_table(
     "quarantine", serial(), Column("record_id", String, nullable=False, unique=True), Column("kind", String, nullable=False),
     Column("doubt", Float, nullable=False), Column("reasons", JSON, nullable=False),
     Column("state", String, nullable=False, index=True), Column("decided_by", String), Column("decided", UtcDateTime),
-    timestamp(), CheckConstraint("state IN ('waiting', 'released', 'refused')", name="state"),
+    timestamp(), mac(), CheckConstraint("state IN ('waiting', 'released', 'refused')", name="state"),
 )  # fmt: skip

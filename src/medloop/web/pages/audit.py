@@ -13,9 +13,10 @@ from medloop.api.policy import Caller, allow
 from medloop.api.routes.feedback_read import audit_write
 from medloop.contracts import AuditEvent, canonical_json
 from medloop.store import audit
-from medloop.store.audit import AuditFilter, AuditReport
+from medloop.store.audit import AuditFilter
 from medloop.store.db import Store
 from medloop.store.files import spreadsheet
+from medloop.store.integrity import IntegrityReport, verify_store
 from medloop.web.lists import address
 from medloop.web.people import People
 from medloop.web.render import show, translator_of
@@ -26,6 +27,7 @@ router = APIRouter(prefix="/web", include_in_schema=False)
 Auditor = Annotated[Caller, Depends(allow("auditor", scope="audit"))]
 ShortText = Annotated[str, Query(max_length=128)]
 PAGE_SIZE = 50
+MOST_SHOWN = 20  # changed rows that the page names
 COLUMNS = ("seq", "timestamp", "actor", "actor_name", "action", "subject", "subject_name", "detail", "hash")
 
 
@@ -43,7 +45,7 @@ def audit_page(
     context: dict[str, Any] = {"rows": rows[:PAGE_SIZE], "who": who, "fields": fields, "older": older}
     context |= {"newest": address("/web/audit", **fields) if before else "", "actions": audit.recent_actions(store)}
     context["exports"] = [(form, address("/web/audit/export", form=form, **fields)) for form in ("csv", "jsonl")]
-    context["report"] = _report(audit.verify(store), t) if check else None
+    context["report"] = _report(verify_store(store), t) if check else None
     return show(request, caller, "audit.html", **context)
 
 
@@ -93,9 +95,16 @@ def _day(text: str) -> date | None:
         return None
 
 
-def _report(report: AuditReport, t: Translator) -> tuple[bool, str]:
-    """Whether the log is intact, and that in words."""
-    if report.kind is None:
-        return True, t("audit_ok", rows=f"{report.rows:,}")
-    problem = t(f"audit_bad_{report.kind}", row=report.bad_row or 0)
-    return False, t.sentences(t("audit_bad"), problem, t("audit_bad_to_do", rows=f"{report.rows:,}"))
+def _report(report: IntegrityReport, t: Translator) -> tuple[bool, str]:
+    """Whether the log and the guarded rows are intact, and that in words. Rows are named by table and id."""
+    log, rows = report.audit, report.rows
+    if log.kind is not None:
+        problem = t(f"audit_bad_{log.kind}", row=log.bad_row or 0)
+        return False, t.sentences(t("audit_bad"), problem, t("audit_bad_to_do", rows=f"{log.rows:,}"))
+    if rows.wrong:
+        ids = ", ".join(f"{row.table} {row.row_id}" for row in rows.rows[:MOST_SHOWN])
+        return False, t.sentences(t("audit_bad_rows", count=f"{rows.wrong:,}", ids=ids), t("audit_bad_rows_to_do"))
+    intact = [t("audit_ok", rows=f"{log.rows:,}"), t("audit_ok_rows", rows=f"{rows.checked:,}")]
+    if report.restored:
+        intact.append(t("audit_restored", backup=report.restored.backup, rows=f"{report.restored.rows:,}"))
+    return True, t.sentences(*intact)

@@ -1,0 +1,166 @@
+"""Border 9: what somebody with rights in the database, but without the master key, changes past medloop is found and named by id."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from medloop.cli import main
+from medloop.contracts import AuditEvent, Consent, Conversation, Feedback, Incident, Message, Trace
+from medloop.settings import Settings
+from medloop.store import audit
+from medloop.store.db import Store, open_store
+from medloop.store.integrity import verify_store
+from medloop.store.records import consents, crud, users
+from medloop.store.rotate import reencrypt, rotate
+
+Edit = Callable[..., None]
+
+
+@pytest.fixture
+def filled(settings: Settings) -> Settings:
+    """A clinic with two users, a critical rating, its incident and a consent."""
+    with open_store(settings) as store:
+        users.add_user(store, "dr.li", "clinician", password="three random words here", actor="test")
+        users.add_user(store, "dr.wu", "annotator", actor="test")
+        conversation = Conversation(messages=[Message(role="user", content="canary question")])
+        given = {"session_id": "s", "agent_name": "a", "user_query": "canary question", "agent_response": "r"}
+        crud.add(
+            store,
+            [
+                Feedback(feedback_id="fb_1", rating=1, critical=True, comments="canary", **given),
+                Feedback(feedback_id="fb_2", rating=5, **given),
+                Incident(incident_id="in_1", record_id="fb_1", state="open"),
+                Trace(trace_id="tr_1", session_id="s", agent_name="a", conversation=conversation, model_version="m1"),
+            ],
+            actor="test",
+        )  # fmt: skip
+        consent = Consent(subject="h", purposes=("training",), granted=True, text_version="1")
+        consents.add_consent(store, consent, actor="test")
+    return settings
+
+
+@pytest.fixture
+def edit(filled: Settings) -> Edit:
+    """A statement sent to the database past medloop."""
+
+    def send(statement: str) -> None:
+        engine = create_engine(filled.store_url)
+        with engine.begin() as conn:
+            conn.execute(text(statement))
+        engine.dispose()
+
+    return send
+
+
+@pytest.fixture
+def verify(filled: Settings, capsys, monkeypatch) -> Callable[..., tuple[int, str]]:
+    def call(*flags: str) -> tuple[int, str]:
+        monkeypatch.setenv("MEDLOOP_DATABASE__URL", filled.store_url)
+        monkeypatch.setattr(sys, "argv", ["medloop", "--home", str(filled.home), "audit", "verify", *flags])
+        try:
+            main()
+        except SystemExit as end:
+            out, err = capsys.readouterr()
+            return int(end.code or 0), out + err
+        return 0, "".join(capsys.readouterr())
+
+    return call
+
+
+def test_untouched_rows_fit(verify) -> None:
+    code, output = verify()
+    assert code == 0 and "The audit log is intact" in output and "7 rows of users" in output
+
+
+@pytest.mark.parametrize("head", ["gone", "from the first day"])
+def test_a_log_that_was_emptied_is_an_alarm_and_stays_one(filled: Settings, edit: Edit, verify, head: str) -> None:
+    edit("DELETE FROM audit_log")
+    path = audit.head_file(filled)
+    path.unlink()
+    if head != "gone":
+        with open_store(filled) as store, store.read() as conn:
+            key = store.keys.auditing(conn).raw
+        path.write_text(audit._sign(key, audit._place_of(filled.home), 0, audit.GENESIS).render())
+    code, output = verify()
+    assert code == 6 and "the log is empty, but the store holds data" in output
+    with open_store(filled) as store, store.write() as conn:  # ordinary work does not hide it
+        audit.append(conn, AuditEvent(actor="test", action="later", subject="x"))
+    assert verify()[0] == 6
+
+
+EDITS = {
+    "UPDATE users SET role = 'admin' WHERE name = 'dr.wu'": "users",
+    "UPDATE users SET disabled = NOT disabled WHERE name = 'dr.wu'": "users",
+    "UPDATE users SET password = NULL WHERE name = 'dr.li'": "users",
+    "UPDATE rlhf_feedback SET rating = 5 WHERE feedback_id = 'fb_1'": "rlhf_feedback fb_1",
+    "UPDATE rlhf_feedback SET critical = NOT critical WHERE feedback_id = 'fb_1'": "rlhf_feedback fb_1",
+    "UPDATE rlhf_feedback SET comments = NULL WHERE feedback_id = 'fb_1'": "rlhf_feedback fb_1",
+    "UPDATE rlhf_feedback SET mac = NULL WHERE feedback_id = 'fb_1'": "rlhf_feedback fb_1",
+    "UPDATE incidents SET state = 'closed', closed_by = 'x'": "incidents in_1",
+    "UPDATE traces SET model_version = 'm2'": "traces tr_1",
+    "UPDATE consents SET granted = NOT granted": "consents",
+    "DELETE FROM rlhf_feedback WHERE feedback_id = 'fb_1'": "rlhf_feedback fb_1 is missing",
+    "DELETE FROM incidents": "incidents in_1 is missing",
+}
+
+
+@pytest.mark.parametrize("statement", EDITS)
+def test_an_edit_past_medloop_is_named_by_id_and_never_by_text(edit: Edit, verify, statement: str) -> None:
+    edit(statement)
+    code, output = verify()
+    assert code == 6 and EDITS[statement] in output and "1 row(s) do not fit" in output
+    assert "canary" not in output and "dr.wu" not in output
+
+
+def test_a_copied_mac_and_a_planted_row_are_found(edit: Edit, verify) -> None:
+    edit("UPDATE rlhf_feedback SET mac = (SELECT mac FROM rlhf_feedback WHERE feedback_id = 'fb_2') WHERE feedback_id = 'fb_1'")
+    assert "rlhf_feedback fb_1 was changed" in verify()[1]
+    edit("UPDATE rlhf_feedback SET feedback_id = 'fb_9' WHERE feedback_id = 'fb_2'")
+    output = verify()[1]
+    assert "fb_9 was changed" in output and "fb_2 is missing" in output and "fb_9 is not in the audit log" in output
+
+
+def test_ordinary_work_signs_its_own_changes_and_never_launders_an_edit(filled: Settings, edit: Edit, verify) -> None:
+    with open_store(filled) as store:
+        user = users.get_user(store, "dr.wu")
+        users.change_user(store, user, role="engineer", actor="test")
+        assert verify()[0] == 0
+        edit("UPDATE users SET role = 'admin' WHERE name = 'dr.wu'")
+        users.set_password(store, user, "four other random words", actor="test")
+    assert f"users {user.user_id} was changed" in verify()[1]
+
+
+def test_new_keys_leave_the_rows_as_they_are(filled: Settings, store: Store, verify) -> None:
+    rotate(store, data=True, master=True, actor="test")
+    reencrypt(store, actor="test")
+    crud.mark_processed(store, Feedback, ["fb_1"], actor="test")
+    assert verify()[0] == 0
+    with open_store(filled) as again:
+        assert verify_store(again).ok
+
+
+def test_a_copy_made_while_somebody_wrote_says_that_it_is_a_copy(sqlite_settings: Settings, tmp_path: Path) -> None:
+    import shutil
+    import sqlite3
+
+    home = sqlite_settings.home
+    with open_store(sqlite_settings) as store:
+        for n in range(3):
+            with store.write() as conn:
+                audit.append(conn, AuditEvent(actor="test", action="work", subject=str(n)))
+            if n == 1:  # `cp` reads the database first and the head last
+                store.checkpoint()
+                shutil.copytree(home, tmp_path / "copy", ignore=shutil.ignore_patterns("*-wal", "*-shm"))
+    shutil.copy(home / "logs/audit.head", tmp_path / "copy/logs/audit.head")
+    with open_store(Settings(home=tmp_path / "copy")) as store:
+        report = audit.verify(store)
+    assert report.kind == "copied" and "is a copy of a workspace" in str(report.problem)
+    with sqlite3.connect(home / "medloop.db") as raw:
+        raw.execute("DELETE FROM audit_log WHERE seq = 3")
+    with open_store(sqlite_settings) as store:
+        assert audit.verify(store).kind == "cut_off"  # in its own folder the same is an alarm
