@@ -24,6 +24,7 @@ from medloop.errors import ConfigError
 from medloop.knobs import did_you_mean, problem_text, read_yaml, validated
 
 CONFIG_NAME = "medloop.yaml"
+RESTORING = ".restoring"  # in a workspace: a restore that has not ended
 ENV_PREFIX = "MEDLOOP_"
 # Variables that other programs define for the same setting; ours wins over them.
 FOREIGN_VARIABLES = {"reward.device": "REWARD_DEVICE", "teacher.key": "DEEPSEEK_API_KEY"}
@@ -107,6 +108,14 @@ class ApiSettings(Section):
     )
 
 
+class BackupSettings(Section):
+    folder: Path | None = Field(
+        None, description="Where 'medloop backup' puts its backups, best on another disk; empty: name it in the command."
+    )
+    key_file: Path | None = Field(None, description="Key file of the backups; empty: keys/backup.key in the workspace.")
+    key: SecretStr = Field(SecretStr(""), description="Base64 of the 32 bytes that encrypt backups; empty: the key file is used.")
+
+
 class JobSettings(Section):
     max_waiting: int = Field(50, ge=1, description="Most training jobs that may wait at once; over HTTP the next one is refused.")
     max_waiting_per_user: int = Field(10, ge=1, description="Most training jobs of one user that may wait at once, over HTTP.")
@@ -129,6 +138,7 @@ class Settings(Section):
     privacy: PrivacySettings = PrivacySettings()
     jobs: JobSettings = JobSettings()
     api: ApiSettings = ApiSettings()
+    backup: BackupSettings = BackupSettings()
 
     @property
     def workspace(self) -> Workspace:
@@ -162,6 +172,10 @@ class Settings(Section):
     @property
     def master_key_file(self) -> Path:
         return self.database.key_file or self.workspace.keys / "master.key"
+
+    @property
+    def backup_key_file(self) -> Path:
+        return self.backup.key_file or self.workspace.keys / "backup.key"
 
 
 def _sections() -> dict[str, type[Section]]:
@@ -301,6 +315,8 @@ def _find_workspace(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: P
         raise ConfigError(
             f"{home} is not a medloop workspace", "Make one with: medloop init DIR, then work inside it or set MEDLOOP_HOME"
         )
+    if must_exist and (home / RESTORING).exists():
+        raise ConfigError(f"{home} was not restored completely", "Run the same 'medloop restore' again to finish it")
     return home, origin
 
 

@@ -37,6 +37,8 @@ COMMANDS = {
     "api": ("api", "Serve the HTTP API and the web pages; manage API keys."),
     "users": ("users", "Add, disable and manage users."), "db": ("store", "Upgrade and check the database."),
     "keys": ("store", "List and rotate the encryption keys."), "audit": ("store", "Show and verify the audit log."),
+    "backup": ("backup", "Back up the workspace while it is in use; list and verify backups."),
+    "restore": ("backup", "Make a workspace from a backup."),
     "embedded": ("embedded", "The built-in model: its corpus, its recipe, sample answers."),
     "completion": ("completion", "Complete commands and options with TAB in bash, zsh or fish."),
 }  # fmt: skip

@@ -1,0 +1,162 @@
+"""`medloop backup` and `medloop restore`: encrypted copies of a workspace, made while it is in use."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medloop.cli import ui
+from medloop.errors import ConfigError, IntegrityError
+from medloop.loop.restore import restore_workspace
+from medloop.settings import Settings
+from medloop.store.audit_trail import actor
+from medloop.store.backup.contracts import BackupManifest
+from medloop.store.backup.create import check_place, create_backup
+from medloop.store.backup.repository import Repository, damaged_files, is_repository, load_backup_key, open_repository
+from medloop.store.db import open_store
+
+backup_app = typer.Typer(no_args_is_help=True, help="Back up the workspace while it is in use; list and verify backups.")
+
+Folder = Annotated[
+    Path | None, typer.Argument(metavar="FOLDER", help="Folder of the backups (default: the setting backup.folder).")
+]
+KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Key file of the backups (default: backup.key_file).")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(backup_app, name="backup")
+    app.command("restore")(restore)
+
+
+@backup_app.command("create")
+def create(folder: Folder = None, json_: ui.AsJson = False) -> None:
+    """Back up database, models, data, reports and keys. Only what is new is copied; an interrupted backup is made again.
+
+    The server may run and people may write meanwhile. Everything is encrypted with the backup key, which is made by the first
+    backup: copy that key to a safe place, apart from the backups. Without it they cannot be read.
+
+    Example:  medloop backup create /mnt/backups/clinic
+    """
+    settings = ui.settings()
+    place = _folder(settings, folder)
+    check_place(settings, place)
+    with open_store(settings) as store:
+        key, is_new = load_backup_key(settings, create=not is_repository(place))
+        if is_new:
+            ui.say(f"New backup key {key.id} in {ui.shown(settings.backup_key_file)}.")
+            ui.say("Copy this file to a safe place now, apart from the backups: without it no backup can be restored.")
+        repository = open_repository(place, key, create=True)
+        with ui.progress("Backing up (bytes)") as bar:
+            manifest = create_backup(store, repository, actor=actor(), progress=bar.update)
+    if json_:
+        ui.say_json(_summary(manifest))
+        return
+    ui.say(f"Backup {manifest.backup_id}: {len(manifest.files):,} files and the database, {_size(manifest.bytes)}.")
+    ui.say(f"New in {ui.shown(place)}: {_size(manifest.new_bytes)}. The audit log had {manifest.database.audit_rows:,} rows.")
+    _say_gaps(manifest)
+
+
+@backup_app.command("list")
+def list_backups(folder: Folder = None, key_file: KeyFile = None, json_: ui.AsJson = False) -> None:
+    """List the backups of a folder, oldest first.
+
+    Example:  medloop backup list /mnt/backups/clinic
+    """
+    repository = _open(folder, key_file)
+    manifests = [repository.manifest(backup_id) for backup_id in repository.ids()]
+    if json_:
+        ui.say_json([_summary(manifest) for manifest in manifests])
+        return
+    rows = [
+        (m.backup_id, f"{m.created:%Y-%m-%d %H:%M:%S}Z", m.database.kind, f"{m.database.audit_rows:,}", f"{len(m.files):,}",
+         _size(m.bytes), _size(m.new_bytes), m.workspace)
+        for m in manifests
+    ]  # fmt: skip
+    ui.table(("backup", "made", "database", "audit rows", "files", "size", "new", "workspace"), rows)
+
+
+@backup_app.command("verify")
+def verify(
+    folder: Folder = None,
+    backup: Annotated[str | None, typer.Option(metavar="ID", help="Only this backup (default: all).")] = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Read every byte of the backups and compare it with their manifests. Exit code 6 if anything is damaged.
+
+    Example:  medloop backup verify /mnt/backups/clinic
+    """
+    repository = _open(folder, key_file)
+    damaged = 0
+    for backup_id in [backup] if backup else repository.ids():
+        manifest = repository.manifest(backup_id)
+        problems = []
+        with ui.progress(f"Reading {backup_id} (bytes)", manifest.bytes) as bar:
+            for file, problem in damaged_files(repository, (manifest.database.dump, *manifest.files)):
+                bar(file.size)
+                problems += [f"{file.path}: {problem}"] if problem else []
+        damaged += len(problems)
+        ui.say(f"{backup_id}: {'intact' if not problems else f'{len(problems):,} damaged file(s)'}, {_size(manifest.bytes)}")
+        for problem in problems:
+            ui.say(f"  {ui.printable(problem)}")
+    if damaged:
+        raise IntegrityError(f"{damaged:,} file(s) of the backups are damaged", "Restore another backup, and make a new one")
+
+
+def restore(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the backups.")],
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty folder for the workspace.")],
+    backup: Annotated[str | None, typer.Option(metavar="ID", help="Backup to restore (default: the newest).")] = None,
+    key_file: KeyFile = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Move what is in DIR, or in the database, aside first. Nothing is deleted.")
+    ] = False,
+) -> None:
+    """Make a workspace from a backup. After an interruption the same command goes on where it stopped.
+
+    Stop the server of the old workspace first. Whoever was erased after the backup was made is erased again.
+
+    Example:  medloop restore /mnt/backups/clinic /srv/clinic --key-file backup.key
+    """
+    repository = _open(folder, key_file)
+    manifest = repository.manifest(backup) if backup else repository.newest()
+    if manifest is None:
+        raise ConfigError(f"There is no backup in {folder}", "Make one with: medloop backup create FOLDER")
+    with ui.progress(f"Restoring {manifest.backup_id} (bytes)", manifest.bytes) as bar:
+        result = restore_workspace(
+            repository, manifest, target, flags=ui.given_flags(), replace=replace, actor=actor(), progress=bar
+        )
+    made = f"{manifest.created:%Y-%m-%d %H:%M:%S}Z"
+    ui.say(f"Workspace {ui.shown(target.absolute())} is restored from backup {manifest.backup_id} of {made}.")
+    ui.say(f"The audit log is intact: {result.report.audit.rows:,} rows, the last of which says that it was restored.")
+    if result.aside:
+        ui.say(f"What was there before is now in {ui.shown(result.aside)}.")
+    _say_gaps(manifest)
+
+
+def _folder(settings: Settings, given: Path | None) -> Path:
+    folder = given or settings.backup.folder
+    if folder is None:
+        raise ConfigError("There is no folder for the backups", "Name one: medloop backup create FOLDER, or set backup.folder")
+    return folder.expanduser().absolute()
+
+
+def _open(folder: Path | None, key_file: Path | None) -> Repository:
+    """The repository; also on a machine without a workspace."""
+    settings = ui.resolved(must_exist=False).settings
+    return open_repository(_folder(settings, folder), load_backup_key(settings, key_file=key_file)[0])
+
+
+def _say_gaps(manifest: BackupManifest) -> None:
+    for name in manifest.left_out:
+        ui.say(f"  not included: {ui.printable(name)} is a link")
+    for name in manifest.damaged:
+        ui.say(f"  damaged in the workspace: {ui.printable(name)} does not fit its own manifest")
+
+
+def _summary(manifest: BackupManifest) -> dict[str, object]:
+    numbers = {"files": len(manifest.files), "bytes": manifest.bytes, "audit_rows": manifest.database.audit_rows}
+    return {**manifest.model_dump(mode="json", exclude={"files", "database"}), "database": manifest.database.kind, **numbers}
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB"

@@ -1,0 +1,66 @@
+"""The keys of a workspace in its folder of backups: only their newest state, one for all backups.
+
+An erasure destroys keys, so that the text of erased people cannot be opened any more, not even in old backups. A backup of the
+keys from before the erasure would undo that. So every backup replaces the keys in the repository, and a restore of any backup
+uses the newest. Old master keys are kept, because old backups of the database need them; they open no erased text.
+"""
+
+import base64
+from pathlib import Path
+
+from medloop.errors import KeyUnavailableError
+from medloop.settings import Settings
+from medloop.store.backup.contracts import BackupManifest, KeyBundle
+from medloop.store.backup.repository import Repository
+from medloop.store.crypto import MasterKey, encode_key
+from medloop.store.files.atomic import TEMP_MARK, atomic_write
+from medloop.store.files.workspace_scan import files
+
+REGISTER = "erased.jsonl"  # what was erased (privacy/erasure); its lines are never lost
+
+
+def keep_keys(repository: Repository, settings: Settings, master: MasterKey) -> None:
+    """Put the keys of the workspace into the repository, in place of those that were there."""
+    before = _bundle(repository)
+    masters = dict(before.masters)
+    if not settings.database.encryption_key.get_secret_value():
+        masters[master.id] = base64.b64encode(master.raw).decode()
+    contents = {path.name: path.read_bytes() for path in _key_files(settings)}
+    if REGISTER in before.files:
+        contents[REGISTER] = merge_lines(base64.b64decode(before.files[REGISTER]), contents.get(REGISTER, b""))
+    encoded = {name: base64.b64encode(content).decode() for name, content in contents.items()}
+    repository.write_keys(KeyBundle(masters=masters, files=encoded).canonical_json().encode())
+
+
+def restore_keys(repository: Repository, settings: Settings, manifest: BackupManifest) -> None:
+    """Write the newest keys, and the master key that opens this backup. Lines of a register that is there stay."""
+    bundle, folder = _bundle(repository), settings.workspace.keys
+    for name, encoded in bundle.files.items():
+        path, content = folder / Path(name).name, base64.b64decode(encoded)
+        if name == REGISTER and path.exists():
+            content = merge_lines(content, path.read_bytes())
+        atomic_write(path, content, mode=0o600)
+    if settings.database.encryption_key.get_secret_value() or settings.master_key_file.exists():
+        return
+    if manifest.master_id not in bundle.masters:
+        raise KeyUnavailableError(
+            f"Backup {manifest.backup_id} needs the master key {manifest.master_id}, which came from the environment",
+            "Set MEDLOOP_DATABASE__ENCRYPTION_KEY to it and run the restore again",
+        )
+    atomic_write(settings.master_key_file, encode_key(base64.b64decode(bundle.masters[manifest.master_id])), mode=0o600)
+
+
+def merge_lines(first: bytes, second: bytes) -> bytes:
+    """All lines of both, each once."""
+    return b"".join(line + b"\n" for line in dict.fromkeys((*first.splitlines(), *second.splitlines())) if line)
+
+
+def _bundle(repository: Repository) -> KeyBundle:
+    plain = repository.read_keys()
+    return KeyBundle(masters={}, files={}) if plain is None else KeyBundle.from_json(plain.decode())
+
+
+def _key_files(settings: Settings) -> list[Path]:
+    own = {settings.backup_key_file.absolute(), settings.master_key_file.absolute()}
+    own.add(Path(f"{settings.master_key_file.absolute()}.next"))
+    return [path for path in files(settings.workspace.keys) if path.absolute() not in own and TEMP_MARK not in path.name]

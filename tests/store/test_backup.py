@@ -1,0 +1,201 @@
+"""Backup and restore through the command line, while somebody writes, on both databases."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from medloop.cli import main
+from medloop.contracts import Feedback
+from medloop.settings import Settings
+from medloop.store import audit
+from medloop.store.db import open_store
+from medloop.store.integrity import verify_store
+from medloop.store.records import crud, users
+
+Run = Callable[..., "Result"]
+
+
+class Result:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def run(capsys, monkeypatch) -> Run:
+    def call(*args: str | Path) -> Result:
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setattr(sys, "argv", ["medloop", *map(str, args)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        out, err = capsys.readouterr()
+        return Result(code, out, err)
+
+    return call
+
+
+def rating(name: str, **more: object) -> Feedback:
+    given = {"session_id": "s", "agent_name": "a", "user_query": f"canary of {name}", "agent_response": "r", "rating": 3}
+    return Feedback(feedback_id=name, **given | more)
+
+
+@pytest.fixture
+def clinic(settings: Settings, monkeypatch) -> Settings:
+    """A workspace with a user, records, a model and a data file."""
+    if settings.database.url.get_secret_value():
+        monkeypatch.setenv("MEDLOOP_DATABASE__URL", settings.store_url)
+    with open_store(settings) as store:
+        users.add_user(store, "dr.li", "clinician", actor="test")
+        crud.add(store, [rating(f"fb_{n}") for n in range(20)], actor="test")
+    (settings.workspace.raw / "rows.jsonl").write_text('{"id": 1}\n')
+    (settings.workspace.models / "lora/weights").write_bytes(os.urandom(3 * 2**20))
+    return settings
+
+
+@pytest.fixture
+def empty_database(clinic: Settings, request, monkeypatch) -> Callable[[], None]:
+    """What an empty machine has: no SQLite file, or another PostgreSQL database."""
+
+    def prepare() -> None:
+        url = clinic.database.url.get_secret_value()
+        if url:
+            import psycopg
+
+            server, name = request.getfixturevalue("postgres"), f"d_{uuid.uuid4().hex}"
+            with psycopg.connect(f"host={server.folder} user=postgres dbname=postgres", autocommit=True) as conn:
+                conn.execute(f'CREATE DATABASE "{name}"')
+            monkeypatch.setenv("MEDLOOP_DATABASE__URL", f"postgresql+psycopg://postgres@/{name}?host={server.folder}")
+
+    return prepare
+
+
+def restored(home: Path) -> Settings:
+    return Settings(home=home, database={"url": os.environ.get("MEDLOOP_DATABASE__URL", "")})
+
+
+@pytest.fixture
+def writing(clinic: Settings) -> Iterator[set[str]]:
+    """Ids of records that a writer got acknowledged, while it goes on writing."""
+    acknowledged, stop = set[str](), threading.Event()
+
+    def write() -> None:
+        with open_store(clinic) as store:
+            number = 0
+            while not stop.is_set():
+                crud.add(store, [rating(f"load_{number}")], actor="load")
+                acknowledged.add(f"load_{number}")
+                number += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while len(acknowledged) < 20:
+        time.sleep(0.01)
+    yield acknowledged
+    stop.set()
+    thread.join()
+
+
+def test_a_backup_under_load_loses_nothing_acknowledged(run: Run, clinic, writing, empty_database, tmp_path: Path) -> None:
+    before = {*writing, *(f"fb_{n}" for n in range(20))}
+    made = run("--home", clinic.home, "backup", "create", tmp_path / "repo")
+    assert made.code == 0 and "Copy this file to a safe place now" in made.out
+    key = shutil.copy(clinic.home / "keys/backup.key", tmp_path / "key")
+    empty_database()
+    back = run("restore", tmp_path / "repo", tmp_path / "new", "--key-file", key)
+    assert back.code == 0 and "the last of which says that it was restored" in back.out
+    with open_store(restored(tmp_path / "new")) as store:
+        assert before <= {feedback.feedback_id for feedback in crud.iterate(store, Feedback)}
+        assert crud.get(store, Feedback, "fb_1").user_query == "canary of fb_1"
+        report = verify_store(store)
+    assert report.ok and report.restored is not None and report.restored.rows == report.audit.rows - 1
+    weights = "models/lora/weights"
+    assert (tmp_path / "new" / weights).read_bytes() == (clinic.home / weights).read_bytes()
+    verified = run("--home", tmp_path / "new", "audit", "verify")
+    assert verified.code == 0 and f"from backup {report.restored.backup}" in verified.out
+
+
+def test_a_second_backup_copies_only_what_is_new_and_nothing_is_readable(run: Run, clinic, tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    run("--home", clinic.home, "backup", "create", repo)
+    chunks = set((repo / "chunks").rglob("*"))
+    (clinic.workspace.reports / "new.txt").write_text("canary of a report")
+    assert "New in" in run("--home", clinic.home, "backup", "create", repo).out
+    assert (
+        len({path for path in set((repo / "chunks").rglob("*")) - chunks if path.is_file()}) <= 3
+    )  # the report and the database
+    assert len(run("--home", clinic.home, "backup", "list", repo).out.splitlines()) == 3
+    for path in repo.rglob("*"):
+        assert path.is_dir() or b"canary" not in path.read_bytes()
+        assert "report" not in path.name and "weights" not in path.name
+
+
+def test_damage_and_a_wrong_key_are_told(run: Run, clinic, tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    run("--home", clinic.home, "backup", "create", repo)
+    assert run("--home", clinic.home, "backup", "verify", repo).code == 0
+    chunk = max((path for path in (repo / "chunks").rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    content = bytearray(chunk.read_bytes())
+    content[100] ^= 1
+    chunk.write_bytes(content)
+    broken = run("--home", clinic.home, "backup", "verify", repo)
+    assert broken.code == 6 and "damaged" in broken.out
+    refused = run("restore", repo, tmp_path / "new", "--key-file", clinic.home / "keys/backup.key")
+    assert refused.code == 6 and run("--home", tmp_path / "new", "db", "check").code == 2  # not restored completely
+    other = tmp_path / "other"
+    subprocess.run(f"openssl rand -base64 32 > {other} && chmod 600 {other}", shell=True, check=True)
+    assert run("restore", repo, tmp_path / "third", "--key-file", other).code == 7
+
+
+def test_a_restore_goes_on_after_a_kill_and_overwrites_nothing(
+    run: Run, clinic, empty_database, tmp_path: Path, monkeypatch
+) -> None:
+    repo, target, key = tmp_path / "repo", tmp_path / "new", tmp_path / "key"
+    run("--home", clinic.home, "backup", "create", repo)
+    shutil.copy(clinic.home / "keys/backup.key", key)
+    empty_database()
+
+    def die(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(audit, "append_with_head", die)  # the database is there, the log does not know it yet
+        assert run("restore", repo, target, "--key-file", key).code == 130
+    assert "was not restored completely" in run("--home", target, "db", "check").err
+    assert run("restore", repo, target, "--key-file", key).code == 0
+    with open_store(restored(target)) as store:
+        assert verify_store(store).ok and crud.count(store, Feedback) == 20
+    again = run("restore", repo, target, "--key-file", key)
+    assert again.code == 5 and "is not empty; nothing was changed" in again.err
+    assert run("restore", repo, target, "--key-file", key, "--replace").code == 0
+    assert list(tmp_path.glob("new.before-restore-*/models/lora/weights"))
+
+
+def test_the_file_of_the_database_alone_lacks_what_was_acknowledged(sqlite_settings: Settings, tmp_path: Path) -> None:
+    """Why there is `medloop backup`: the write-ahead log holds what was written last."""
+    with open_store(sqlite_settings) as store:
+        crud.add(store, [rating("fb_1")], actor="test")
+        shutil.copy(sqlite_settings.workspace.database, tmp_path / "copy.db")
+    with sqlite3.connect(tmp_path / "copy.db") as conn:
+        try:
+            count = conn.execute("SELECT count(*) FROM rlhf_feedback").fetchone()[0]
+        except sqlite3.DatabaseError:
+            count = 0
+    assert count == 0
+
+
+def test_the_backups_do_not_lie_in_the_workspace(run: Run, clinic) -> None:
+    refused = run("--home", clinic.home, "backup", "create", clinic.home / "backups")
+    assert refused.code == 2 and "in the workspace" in refused.err
