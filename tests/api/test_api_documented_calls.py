@@ -76,9 +76,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     init_workspace(home)
     roles = {"123": "clinician", "program": "engineer"}
     with open_store(Settings(home=home)) as store:
-        keys = {
-            name: users.new_key(store, users.add_user(store, name, role, actor="t"), actor="t") for name, role in roles.items()
-        }
+        people = {name: users.add_user(store, name, role, actor="t") for name, role in roles.items()}
+        spoken_for = {"program": [people["123"]]}  # an admin lets the program pass on what this clinician says
+        keys = {name: users.new_key(store, user, speaks_for=spoken_for.get(name, ()), actor="t") for name, user in people.items()}
         running = uvicorn.Server(
             uvicorn.Config(create_app(Settings(home=home), supervise=False), port=0, log_level="error", ws="none")
         )

@@ -74,8 +74,10 @@ def test_the_example_body_is_stored_and_read_back(api) -> None:
         "agent_response": "I recommend starting with lisinopril 10mg...", "rating": 5, "feedback_type": "positive",
         "clinician_id": 123, "comments": "Appropriate first-line treatment", "consent": ["training"],
     }  # fmt: skip
-    user = users.add_user(api.app.state.store, "123", "clinician", actor="test")
-    response = api.engineer.post("/rlhf/feedback", body)
+    store = api.app.state.store
+    user, program = users.add_user(store, "123", "clinician", actor="test"), users.get_user(store, "engineer")
+    key = users.new_key(store, program, speaks_for=[user], actor="test")
+    response = Door(api.engineer.client, key).post("/rlhf/feedback", body)
     assert response.status_code == 201 and set(response.json()) == {"feedback_id", "timestamp", "quarantined"}
     stored = crud.get(api.app.state.store, Feedback, response.json()["feedback_id"])
     assert {name: getattr(stored, name) for name in body} == body | {"clinician_id": user.user_id, "consent": ("training",)}

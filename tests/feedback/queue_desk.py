@@ -11,6 +11,7 @@ from medloop.feedback.review import queue
 from medloop.store.db import Store
 from medloop.store.records import crud
 from medloop.store.records import review_queue as rows
+from medloop.store.records.review_queue import LeasedItem
 
 
 def item(number: int, kind: str = "rate", **more: Any) -> QueueItem:
@@ -25,19 +26,22 @@ def fill(store: Store, *given: QueueItem) -> None:
     assert rows.add_items(store, given, actor="test") == len(given)
 
 
-def rated(store: Store, rater: str, **values: Any) -> str:
-    """A rating of this rater in the store; returns its id."""
+def rated(store: Store, rater: str, held: LeasedItem | None = None, **values: Any) -> str:
+    """A rating of this rater in the store, of the item they hold or of something else; returns its id."""
+    question, answer = held.content.exchange if held else ("q", "r")
+    trace_id = held.trace_id if held else None
     record = Feedback(
-        session_id="s", agent_name="a", user_query="q", agent_response="r", recorded_by=rater, **(values or {"rating": 4})
-    )
+        session_id="s", agent_name="a", user_query=question, agent_response=answer, recorded_by=rater, trace_id=trace_id,
+        **(values or {"rating": 4}),
+    )  # fmt: skip
     crud.add(store, [record], actor=rater)
     return record.feedback_id
 
 
-def chose(store: Store, rater: str, preferred: str, shown_first: str | None) -> str:
+def chose(store: Store, rater: str, preferred: str, shown_first: str | None, question: str = "q") -> str:
     record = Preference.model_validate(
         {
-            "prompt": "q",
+            "prompt": question,
             "response_a": "one",
             "response_b": "two",
             "preferred": preferred,
@@ -53,7 +57,7 @@ def answer(store: Store, rater: str, *, senior: bool = False, now: datetime | No
     """Take the next item, rate it, finish it; returns the item's state."""
     held = queue.next_item(store, rater, senior=senior, now=now)
     assert held is not None
-    return queue.finish(store, held.item_id, rater, rated(store, rater, **values), now=now)
+    return queue.finish(store, held.item_id, rater, rated(store, rater, held, **values), now=now)
 
 
 def trace(name: str, question: str, answer: str, **more: Any) -> Trace:

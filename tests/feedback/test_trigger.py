@@ -25,7 +25,7 @@ from medloop.store.db import Store, open_store
 from medloop.store.records import consents, crud, quarantine, triggers
 from medloop.testing.feedback import PARTS, make_preference
 
-TEN = TriggerConfig(every=10)
+TEN = TriggerConfig(every=10, cooldown_hours=0)
 
 
 def feedback(**values: Any) -> Feedback:
@@ -47,6 +47,8 @@ def test_enough_new_records_trigger_once(store: Store) -> None:
     assert trigger is not None and (trigger.trigger_id, trigger.reason, trigger.records) == ("retrain-1", "volume", 10)
     assert trigger_if_due(store, config=TEN) is None
     add(store, 10)
+    assert trigger_if_due(store, config=TEN) is None  # the first one has no job yet
+    triggers.set_jobs(store, trigger.trigger_id, ["train_1"], actor="t")
     again = trigger_if_due(store, config=TEN)
     assert again is not None and again.trigger_id == "retrain-2" and again.records == 10
 

@@ -58,3 +58,18 @@ def test_an_admin_edits_the_guidelines_every_version_stays_and_each_change_is_au
     ]
     assert changes == [("guidelines.en", 2), ("guidelines.en", 1)]
     assert browse("clinician").post(address, language="en", was="2", text="x").status_code == 403
+
+
+def test_an_admin_chooses_the_criteria_and_the_forms_and_the_door_follow(browse, fill, store):
+    fill(item("rate", QUESTION, BAD))
+    admin, rater = browse("admin"), browse("clinician")
+    assert "correctness\nsafety" in admin.get("/web/settings").text and 'name="axis_clarity"' in rater.get("/web/rate").text
+    bad = admin.post("/web/settings", axes="safety\nBedside Manner!")
+    assert bad.status_code == 422 and "small letters" in bad.text and "Bedside" in bad.text
+    assert "Saved." in admin.post("/web/settings", axes="safety\r\nbedside_manner\r\n").text
+    page = rater.get("/web/rate").text
+    assert 'name="axis_bedside_manner"' in page and 'name="axis_clarity"' not in page and 'name="axis_risk"' in page
+    assert rater.fill_in("/web/rate", rating="4", axis_clarity="4").status_code == 422  # a page from before the change
+    assert "Saved" in rater.fill_in("/web/rate", rating="4", axis_bedside_manner="4", consent_training="yes").text
+    changes = [row["detail"]["new"] for row in audit.page(store, audit.AuditFilter(action="settings.change"))]
+    assert changes == ["safety,bedside_manner"]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from medloop.contracts.feedback import AXES
 from medloop.feedback.review.queue import WEIGHTS
 from medloop.store.records.users import ROLES
 from medloop.web import render, words
-from medloop.web.review.form import AXES
 from medloop.web.words import SLOT, Translator, table
 
 WEB = Path(render.__file__).parent
@@ -28,8 +28,8 @@ COMPOSED = {
     "home": ("card_", "news_"),
     "review": ("reason_", "saved_", "queue_language_", "question_needed", "answer_needed"),
     "error": ("error_403", "error_404", "error_409", "error_413", "error_422", "error_429", "session_expired", "form_expired"),
-    "history": ("fate_", "incident_", "verdict_"),
-    "dashboard": ("agreement_", "trained_reward_model", "trained_policy"),
+    "history": ("fate_", "incident_", "verdict_", "history_weight_"),
+    "dashboard": ("agreement_", "trained_reward_model", "trained_policy", "trigger_waits_", "trigger_reason_", "voters_"),
     "run": ("run_state_", "run_phase_", "run_alarm_", "run_note_"),
     "trust": ("trust_trusted", "trust_unmeasured", "trust_recall", "trust_precision", "trust_agreement", "trust_missed", "trust_false_alarms", "trust_unknown", "trust_value", "trust_low",
         "trust_high", "trust_cases", "trust_ties", "trust_missing", "trust_kind_", "trust_problem_", "trust_wrong_", "trust_stratum_", "trust_source_"),

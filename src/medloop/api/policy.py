@@ -17,10 +17,10 @@ from fastapi import Request
 
 from medloop.api.auth import Authenticator
 from medloop.errors import MedloopError
-from medloop.store.records.users import ROLES, SCOPES, Credential
+from medloop.store.records.users import RATERS, ROLES, SCOPES, Credential
 
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-OWN_ONLY = frozenset({"clinician", "annotator"})
+OWN_ONLY = frozenset(RATERS)
 PLAIN_COOKIE, HOST_COOKIE = "medloop_session", "__Host-medloop_session"
 MAX_FIELDS, FORM = 200, "medloop.form"  # of a form; where a request's scope has it
 NEW_KEY = "medloop api keys new NAME"
@@ -71,6 +71,7 @@ class Caller:
     via: Literal["key", "session"]
     credential: str = ""
     csrf: str = field(default="", repr=False)
+    speaks_for: frozenset[str] = frozenset()  # ids of the clinicians whom the key of a program may name
 
 
 @dataclass(frozen=True)
@@ -167,4 +168,6 @@ async def _check_csrf(request: Request, expected: str) -> None:
 def caller_of(credential: Credential) -> Caller:
     user = credential.user
     name = f"{credential.via}:{credential.id}"
-    return Caller(user.user_id, user.name, user.role, credential.scopes, credential.via, name, credential.csrf)
+    return Caller(
+        user.user_id, user.name, user.role, credential.scopes, credential.via, name, credential.csrf, credential.speaks_for
+    )

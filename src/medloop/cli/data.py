@@ -22,7 +22,7 @@ from medloop.data.sources.preview import Preview
 from medloop.data.sources.preview import preview as preview_file
 from medloop.data.sources.text import encoding_name
 from medloop.knobs import load_config, split_pairs
-from medloop.loop.feedback import build_from_feedback
+from medloop.loop.feedback import build_from_feedback, rater_weights
 from medloop.store.audit_trail import actor, open_audit_trail
 from medloop.store.db import open_store
 
@@ -316,7 +316,8 @@ def prepare_preferences(
     with open_store(settings.model_copy(update={"database": database})) as store:
         seed = settings.seed if seed is None else seed
         output = output.expanduser().absolute()
-        train, test = write_preferences(store, output, chosen, seed=seed, actor=actor(), progress=ui.progress)
+        weights = rater_weights(store)
+        train, test = write_preferences(store, output, chosen, seed=seed, actor=actor(), weights=weights, progress=ui.progress)
     ui.say(f"{train + test:,} pairs in {ui.shown(output)}: {train:,} train, {test:,} test.")
 
 

@@ -15,11 +15,12 @@ from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ConfigError
 from medloop.feedback.insight import metrics_report
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig
+from medloop.feedback.insight.skill import measure_skill
 from medloop.feedback.review.queue import QueueConfig, next_item
 from medloop.feedback.review.queue import skip as skip_item
 from medloop.feedback.review.queue import stats as queue_stats
 from medloop.feedback.trigger import TriggerConfig, check_trigger, measure_evidence, trigger_config
-from medloop.jobs.retrain import file_jobs
+from medloop.jobs.retrain import file_jobs, pending_jobs
 from medloop.knobs import load_config
 from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedback, queue_new_complaints
 from medloop.settings import Settings
@@ -104,6 +105,34 @@ def _show(measured: FeedbackMetrics) -> None:
         ui.say(f"ALERT  {line}")
     if not measured.alerts:
         ui.say("No alerts.")
+
+
+BECAUSE = {
+    "role": "role (no evidence yet)", "evidence": "evidence", "drift": "drift: judged by what came after it",
+    "chance": "no better than chance: does not count",
+}  # fmt: skip
+
+
+@feedback_app.command("raters")
+def raters(json_: ui.AsJson = False) -> None:
+    """Show what each rater's vote weighs when a dataset is built, and why.
+
+    Example:  medloop feedback raters
+    """
+    with open_audit_trail(ui.settings()) as trail:
+        skills, people = measure_skill(trail.store), {user.user_id: user for user in list_users(trail.store)}
+    ranked = sorted(skills.items(), key=lambda entry: (-entry[1].weight, entry[0]))
+    if json_:
+        ui.say_json({name: {**asdict(skill), "because": skill.because} for name, skill in ranked})
+        return
+    rows = [
+        (
+            people[name].name if name in people else name, people[name].role if name in people else "-", f"{skill.weight:.2f}",
+            f"{skill.accuracy:.2f}", f"{skill.shared:,}", f"{skill.right:,}/{skill.known:,}", BECAUSE[skill.because],
+        )
+        for name, skill in ranked
+    ]  # fmt: skip
+    ui.table(("rater", "role", "weight", "accuracy", "compared", "known right", "because of"), rows)
 
 
 @queue_app.command("fill")
@@ -269,24 +298,27 @@ def trigger(
     if submit and dry_run:
         raise ConfigError("--submit and --dry-run exclude each other", "Leave one of them out")
     settings = ui.settings()
-    usual = trigger_config(settings).model_dump(include={"every", "days"})
+    usual = trigger_config(settings).model_dump(include={"every", "days", "cooldown_hours"})
     chosen: TriggerConfig = load_config(
         TriggerConfig, file=config, pairs=set_ or (), flags={"every": every, "stages": stage or None}, defaults=usual
     )
     with open_audit_trail(settings) as trail:
-        check = check_trigger(trail.store, chosen, evidence=measure_evidence(trail.store), actor=actor(), write=not dry_run)
+        evidence, pending = measure_evidence(trail.store), bool(pending_jobs(settings))
+        check = check_trigger(trail.store, chosen, evidence=evidence, pending=pending, actor=actor(), write=not dry_run)
         submitted, skipped = _submit_jobs(settings, trail.store) if submit else ([], [])
     if json_:
         trigger_id = check.trigger.trigger_id if check.trigger else None
         values = {"reason": check.reason, "words": check.words, **asdict(check.records), "trigger": trigger_id}
-        values |= {"jobs": submitted, "skipped": skipped}
+        values |= {"jobs": submitted, "skipped": skipped, "waits": check.waits and check.waits.words}
         ui.say(json.dumps(values, indent=2))
         return
     if check.reason is None:
         ui.say(f"No reason yet: {check.words}.")
     else:
-        where = f" ({check.trigger.trigger_id})" if check.trigger else " (dry run: nothing was written)"
+        where = f" ({check.trigger.trigger_id})" if check.trigger else " (dry run: nothing was written)" if dry_run else ""
         ui.say(f"Reason to retrain: {check.reason}, {check.words}{where}.")
+    if check.waits is not None and check.trigger is None:
+        ui.say(f"No trigger for now: {check.waits.words}.")
     records = check.records
     ui.say(
         f"New records: {records.usable:,} count, {records.waiting_for_consent:,} wait for consent,"

@@ -13,6 +13,7 @@ from medloop.data.feedback.labels import UseLabels, labels_from_use
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.knobs import load_config
 from medloop.loop import trust
+from medloop.loop.feedback import rater_weights
 from medloop.loop.judge_drift import check_drift, traffic_profile
 from medloop.loop.scoring import judge_of, kept_source, teachers_of
 from medloop.reward.judge_drift import DriftConfig
@@ -116,7 +117,11 @@ def gather_cases(
             f"The case '{named.id}' has the source '{named.source}', which is kept for the cases in the package",
             "Give your own cases another source, or measure with: medloop reward validate --bundled",
         )
-    use = UseLabels() if from_use is False else labels_from_use(trail.store, actor=actor(), uses=uses)
+    use = (
+        UseLabels()
+        if from_use is False
+        else labels_from_use(trail.store, actor=actor(), uses=uses, weights=rater_weights(trail.store))
+    )
     if not labelled and not use.cases:
         nothing = "; ".join(left_out_lines(use.left_out)) or "nobody has voted, corrected or flagged anything"
         raise InputError(

@@ -106,14 +106,21 @@ def new(
     name: Annotated[str, typer.Argument(help="User who owns the key; the key can do no more than their role.")],
     scope: Annotated[list[str] | None, typer.Option(help="What the key may do; may be repeated (default: all).")] = None,
     days: Annotated[int, typer.Option(min=0, max=3650, help="Days until the key expires; 0: never.")] = 365,
+    speaks_for: Annotated[
+        list[str] | None,
+        typer.Option(help="Clinician whose feedback this program may pass on; may be repeated (default: nobody)."),
+    ] = None,
 ) -> None:
     """Create an API key and show it once; only its hash is stored.
 
-    Example:  medloop api keys new triage-agent --scope feedback:write --days 90
+    Example:  medloop api keys new triage-agent --scope feedback:write --speaks-for dr.li --days 90
     """
     expires = utc_now() + timedelta(days=days) if days else None
     with open_store(ui.settings()) as store:
-        text = users.new_key(store, users.get_user(store, name), scopes=scope or (), expires=expires, actor=actor())
+        clinicians = [users.get_user(store, person) for person in speaks_for or ()]
+        text = users.new_key(
+            store, users.get_user(store, name), scopes=scope or (), expires=expires, speaks_for=clinicians, actor=actor()
+        )
     ui.say(f"Key: {text}")
     ends = f" It expires on {expires:%Y-%m-%d}." if expires else ""
     ui.say(f"It is shown only once.{ends} Send it as 'Authorization: Bearer KEY'.")
@@ -137,8 +144,9 @@ def list_keys(json_: ui.AsJson = False) -> None:
     for key in keys:
         scopes = "all" if set(key.scopes) == set(users.SCOPES) else ", ".join(key.scopes)
         used = "never" if key.last_used is None else f"{key.last_used:%Y-%m-%d %H:%M}"
-        rows.append((key.api_key_id, key.user, scopes, _day(key.created), _day(key.expires), used, _state(key)))
-    ui.table(("id", "user", "scopes", "created", "expires", "last used", "state"), rows)
+        named = ", ".join(key.speaks_for) or "-"
+        rows.append((key.api_key_id, key.user, scopes, named, _day(key.created), _day(key.expires), used, _state(key)))
+    ui.table(("id", "user", "scopes", "speaks for", "created", "expires", "last used", "state"), rows)
 
 
 @keys_app.command("revoke")

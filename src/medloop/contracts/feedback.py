@@ -7,6 +7,7 @@ server got it: old feedback keeps its date.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -18,6 +19,7 @@ FeedbackType = Literal["positive", "negative", "neutral"]
 Purpose = Literal["training", "evaluation", "teacher", "publication"]
 Stars = Annotated[int, Field(ge=1, le=5)]
 Side = Literal["a", "b"]
+AXES = ("correctness", "safety", "completeness", "clarity", "empathy")  # until an admin chooses others
 FAULT_AXES = ("risk", "false_reassurance", "emergency", "overtriage")  # axes that label the part of the reward of that name
 ChoiceOutcome = Literal["a", "b", "tie", "both_bad"]  # tie: equally good; both_bad: neither may go to a patient
 
@@ -64,6 +66,11 @@ class Feedback(Contract):
             raise ValueError("feedback needs a rating, a thumb, a type, an axis, a comment or the critical flag")
         return self
 
+    @property
+    def exchange(self) -> tuple[str, ...]:
+        """The question and the answer that it is about."""
+        return self.user_query, self.agent_response
+
 
 class Preference(Contract):
     """One person's choice between two answers (table `rlhf_preferences`); `critical` names those that could harm a patient."""
@@ -89,6 +96,11 @@ class Preference(Contract):
     timestamp: Timestamp = Field(default_factory=utc_now)
     received: Timestamp | None = None
 
+    @property
+    def exchange(self) -> tuple[str, ...]:
+        """The question and the two answers."""
+        return self.prompt, self.response_a, self.response_b
+
 
 class Correction(Contract):
     """The answer an expert would have given."""
@@ -107,6 +119,16 @@ class Correction(Contract):
     recorded_by: Text | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
     received: Timestamp | None = None
+
+    @property
+    def exchange(self) -> tuple[str, ...]:
+        """The question and the answer that it corrects."""
+        return self.prompt, self.original
+
+
+def same_texts(texts: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether these are the same texts in the same order; white space does not make another text."""
+    return [text.split() for text in texts] == [text.split() for text in others]
 
 
 class IncidentStep(Contract):

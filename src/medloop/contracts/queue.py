@@ -24,6 +24,12 @@ class QueueContent(Contract):
     contexts: tuple[Text, ...] = ()
     records: tuple[str, ...] = ()  # the feedback it came from, where there is no trace
 
+    @property
+    def exchange(self) -> tuple[str, ...]:
+        """The last question and the answers to it."""
+        question = next((message.content for message in reversed(self.prompt) if message.role == "user"), "")
+        return (question, *self.answers)
+
 
 class QueueItem(Contract):
     """One task for raters. The id is the hash of kind and content, so nothing is queued twice; `reasons` say why it is queued."""

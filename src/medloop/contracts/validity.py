@@ -28,6 +28,8 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     "empty": ("records without a question and an answer", "没有问题和回答的记录"),
     "tie": ("pairs with as many votes on both sides", "两边票数相同的成对回答"),
     "no_choice": ("comparisons without a better answer", "未分出优劣的比较"),
+    "no_weight": ("pairs about which only raters whose vote has no weight decided", "仅由投票不计权重的评审者判断的成对回答"),
+    "flagged": ("pairs whose better answer somebody flagged as harmful", "较好的回答被标记为可能有害的成对回答"),
     "contradiction": ("pairs that a stronger source contradicts", "与更可靠来源相矛盾的成对回答"),
     "same_answer": ("comparisons of an answer with itself", "两个回答相同的比较"),
     "too_many": ("pairs beyond the eighth of one question", "同一问题第八对之后的成对回答"),

@@ -6,13 +6,16 @@
 A trigger is stored with its evidence before a job is submitted, and it covers all rows so far: no record is a reason twice,
 whoever checks and however often. `jobs/retrain.py` turns triggers into jobs.
 
+Nobody starts training alone: critical flags count only from two raters on. After a trigger there is no other one before its jobs
+have ended and the cooldown is over, whatever the reason.
+
 Usable records are those that training may use: with consent of the record and of the person it is about, not superseded, and not
 held back in quarantine. The others are counted too, so that one sees what waits for consent.
 """
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -36,6 +39,8 @@ class TriggerConfig(BaseModel):
 
     every: int = Field(1000, ge=1, description="New usable records that trigger training.")
     critical: int = Field(3, ge=1, description="New critical flags that trigger training.")
+    critical_raters: int = Field(2, ge=1, description="Different raters who must have set these flags.")
+    cooldown_hours: float = Field(24, ge=0, le=8760, description="Hours after a trigger in which there is no other one; 0: none.")
     drifting: int = Field(2, ge=1, description="Raters with a new drift alarm that trigger training.")
     agreement_fall: float = Field(0.15, gt=0, le=2, description="Fall of alpha since the last trigger that triggers training.")
     days: int = Field(7, ge=0, description="Days since the last trigger after which fewer records are enough; 0: never.")
@@ -69,15 +74,35 @@ class RecordCounts:
 
 
 @dataclass(frozen=True)
+class TriggerWait:
+    """Why there is no trigger now, whatever the reason: one still has work to do, or the last one was not long ago."""
+
+    because: Literal["pending", "cooldown"]
+    trigger_id: str
+    until: datetime | None = None
+
+    @property
+    def words(self) -> str:
+        if self.because == "pending":
+            return f"{self.trigger_id} comes first: its jobs wait or run, or could not be submitted yet"
+        return f"{self.trigger_id} was not long ago; the next trigger may come on {self.until:%Y-%m-%d at %H:%M} UTC"
+
+
+@dataclass(frozen=True)
 class TriggerCheck:
-    """The result of a check: which new records count and which do not, and the trigger if there was a reason for one."""
+    """The result of a check: which new records count and which do not, and the trigger if there was a reason for one.
+
+    With `waits`, there is none for now even if there is a reason.
+    """
 
     records: RecordCounts
     rows: int
     critical: int
+    critical_raters: int
     trigger: Trigger | None
     reason: Reason | None
     words: str
+    waits: TriggerWait | None = None
 
 
 def measure_evidence(store: Store) -> TriggerEvidence:
@@ -94,40 +119,60 @@ def measure_evidence(store: Store) -> TriggerEvidence:
 
 def trigger_config(settings: Settings) -> TriggerConfig:
     """The workspace's settings; `feedback.retrain_every` 0 leaves only the other reasons."""
-    return TriggerConfig(every=settings.feedback.retrain_every or NEVER, days=settings.feedback.retrain_days)
+    feedback = settings.feedback
+    every, hours = feedback.retrain_every or NEVER, feedback.retrain_cooldown_hours
+    return TriggerConfig(every=every, days=feedback.retrain_days, cooldown_hours=hours)
 
 
 def trigger_if_due(
-    store: Store, settings: Settings | None = None, *, config: TriggerConfig | None = None, actor: str = "medloop"
-) -> Trigger | None:
+    store: Store, settings: Settings | None = None, *, config: TriggerConfig | None = None, pending: bool = False,
+    actor: str = "medloop",
+) -> Trigger | None:  # fmt: skip
     """The new trigger, if the number of records, critical flags or the time that has passed is a reason for one."""
     config = config or trigger_config(settings or store.settings)
     new = triggers.new_records(store)
-    if new.rows < config.every and new.critical < config.critical and not _long_ago(new, new.rows, config):
+    if _waits(new, config, pending):
         return None
-    return _check(store, new, config, TriggerEvidence(), actor=actor, write=True).trigger
+    if new.rows < config.every and not _is_critical(new, config) and not _long_ago(new, new.rows, config):
+        return None
+    return _check(store, new, config, TriggerEvidence(), pending=pending, actor=actor, write=True).trigger
 
 
 def check_trigger(
-    store: Store, config: TriggerConfig = DEFAULT, *, evidence: TriggerEvidence | None = None, actor: str = "medloop",
-    write: bool = True,
+    store: Store, config: TriggerConfig = DEFAULT, *, evidence: TriggerEvidence | None = None, pending: bool = False,
+    actor: str = "medloop", write: bool = True,
 ) -> TriggerCheck:  # fmt: skip
-    """All reasons considered; with `write` False nothing is stored."""
-    return _check(store, triggers.new_records(store), config, evidence or TriggerEvidence(), actor=actor, write=write)
+    """All reasons considered; with `write` False nothing is stored. `pending`: jobs of the last trigger have not ended."""
+    new, evidence = triggers.new_records(store), evidence or TriggerEvidence()
+    return _check(store, new, config, evidence, pending=pending, actor=actor, write=write)
 
 
 def _check(
-    store: Store, new: NewRecords, config: TriggerConfig, evidence: TriggerEvidence, *, actor: str, write: bool
+    store: Store, new: NewRecords, config: TriggerConfig, evidence: TriggerEvidence, *, pending: bool, actor: str, write: bool
 ) -> TriggerCheck:  # fmt: skip
-    records = count_records(store, new)
+    records, waits = count_records(store, new), _waits(new, config, pending)
     reason, words = _reason(records.usable, new, config, evidence)
     trigger = None
-    if reason is not None and write:
+    if reason is not None and write and waits is None:
         requests = [TrainRequest(stage=stage, model_id=config.model, config=config.config) for stage in config.stages]
         asked = [request.model_dump(mode="json", exclude_none=True) for request in requests]  # jobs get the trigger's name
         details = _details(records, new, evidence, words) | {"requests": asked}
         trigger = triggers.add_trigger(store, new, reason, details, records.usable, actor=actor)
-    return TriggerCheck(records, new.rows, new.critical, trigger, reason, words)
+    return TriggerCheck(records, new.rows, new.critical, len(new.flags), trigger, reason, words, waits)
+
+
+def _waits(new: NewRecords, config: TriggerConfig, pending: bool) -> TriggerWait | None:
+    last = new.since
+    if last is None:
+        return None
+    if pending or not last.jobs:
+        return TriggerWait("pending", last.trigger_id)
+    until = last.timestamp + timedelta(hours=config.cooldown_hours)
+    return TriggerWait("cooldown", last.trigger_id, until) if utc_now() < until else None
+
+
+def _is_critical(new: NewRecords, config: TriggerConfig) -> bool:
+    return new.critical >= config.critical and len(new.flags) >= config.critical_raters
 
 
 def count_records(store: Store, new: NewRecords) -> RecordCounts:
@@ -148,8 +193,8 @@ def _long_ago(new: NewRecords, records: int, config: TriggerConfig) -> bool:
 
 def _reason(usable: int, new: NewRecords, config: TriggerConfig, evidence: TriggerEvidence) -> tuple[Reason | None, str]:
     """The most serious reason first."""
-    if new.critical >= config.critical:
-        return "critical", f"{new.critical} new critical flags (threshold {config.critical})"
+    if _is_critical(new, config):
+        return "critical", f"{new.critical} new critical flags by {len(new.flags)} raters (threshold {config.critical})"
     if usable >= config.every:
         return "volume", f"{usable:,} new usable records (threshold {config.every:,})"
     if _long_ago(new, usable, config):
@@ -159,7 +204,10 @@ def _reason(usable: int, new: NewRecords, config: TriggerConfig, evidence: Trigg
     for name, before, after in evidence.agreement:
         if _fell(before, after, config.agreement_fall):
             return "agreement", f"agreement on {name} fell from {before.mean:.2f} to {after.mean:.2f}"
-    return None, f"{usable:,} of {config.every:,} new usable records, {new.critical} of {config.critical} critical flags"
+    words = f"{usable:,} of {config.every:,} new usable records, {new.critical} of {config.critical} critical flags"
+    if new.critical >= config.critical:
+        words += f", which come from {len(new.flags)} of the {config.critical_raters} raters that it takes"
+    return None, words
 
 
 def _fell(before: Interval, after: Interval, by: float) -> bool:
@@ -172,6 +220,6 @@ def _fell(before: Interval, after: Interval, by: float) -> bool:
 def _details(records: RecordCounts, new: NewRecords, evidence: TriggerEvidence, words: str) -> dict[str, Any]:
     alphas = {name: {"before": b.mean, "after": a.mean, "units": a.n} for name, b, a in evidence.agreement}
     return {
-        "words": words, **asdict(records), "new_rows": new.rows, "critical": new.critical,
+        "words": words, **asdict(records), "new_rows": new.rows, "critical": new.critical, "critical_raters": len(new.flags),
         "drifting": len(evidence.drifting), "agreement": alphas,
     }  # fmt: skip

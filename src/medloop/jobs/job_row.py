@@ -31,6 +31,7 @@ QUEUE, STATUS, REQUEST, OBJECTIVE = "queue.json", "status.json", "request.json",
 LOCK, WORKER, HEARTBEAT, RESERVE = ".lock", ".worker", ".heartbeat", ".reserve"
 RESERVE_BYTES = 256 * 1024
 ROW_WAIT_S = 10.0
+TRIGGER = "retrain-trigger"  # the submitter of jobs that no person asked for
 FINAL = ("succeeded", "failed", "cancelled")  # states in which a job has ended
 
 
@@ -44,7 +45,7 @@ class JobRow(Contract):
     stage: Text
     state: JobState
     submitted: Timestamp
-    submitter: str = ""  # the id of whoever sent it over HTTP; empty: at the keyboard, or by the retrain trigger
+    submitter: str = ""  # the id of whoever sent it over HTTP; empty: at the keyboard; TRIGGER: nobody
     changed: Timestamp
     cancellable: bool = True
     checkpointed: bool = True

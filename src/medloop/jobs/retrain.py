@@ -1,21 +1,25 @@
 """Triggers become jobs: one for each stage that a trigger names, whoever files it and however often. The API polls for them.
 
+One trigger at a time has jobs that wait or run; the next one waits for their end. They have a place of their own in the queue:
+they take none of the engineers', start after theirs, and use one slot (supervisor.py).
+
 A job is named after its trigger, so a filing that was killed between the job and the note of it finds its own job again. SFT
 trains on the experts' and the liked answers of the feedback, the other stages on what the build has put where they look.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from medloop.contracts import TrainRequest
+from medloop.contracts.job import StageName
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.feedback.write import ANSWERS
 from medloop.errors import ConfigError
 from medloop.feedback.trigger import trigger_if_due
 from medloop.jobs import queue
-from medloop.jobs.job_row import UnknownJobError
+from medloop.jobs.job_row import TRIGGER, UnknownJobError
 from medloop.jobs.periodic import PeriodicProcess, Start, command_in_a_process
 from medloop.jobs.submit import submit_training
 from medloop.settings import Settings
@@ -37,24 +41,33 @@ def file_jobs(
     store: Store, settings: Settings, *, actor: str, prepare: Callable[[Trigger], object] = lambda trigger: None,
     on_skip: Callable[[str], object] = log.warning,
 ) -> list[Filed]:  # fmt: skip
-    """File the jobs of each trigger that has none yet; `prepare` makes the data they read, before they are filed.
+    """File the jobs of the oldest trigger that has none yet; `prepare` makes the data they read, before they are filed.
 
     A stage that has nothing to train on is left out, and `on_skip` gets the sentence; if that is true of all, it is an error.
     """
     filed: list[Filed] = []
     with triggers.filing_lock(store):
         for trigger in triggers.list_triggers(store, without_job=True):
-            jobs = _file(trigger, settings, prepare, on_skip)
+            requests = _requests(trigger)
+            known = {request.stage: _known(request, settings) for request in requests}
+            if others := sorted(set(pending_jobs(settings)) - set(known.values())):
+                on_skip(f"{trigger.trigger_id} waits until {', '.join(others)} of an earlier trigger have ended.")
+                break
+            jobs = _file(trigger, requests, known, settings, prepare, on_skip)
             triggers.set_jobs(store, trigger.trigger_id, jobs, actor=actor)
             filed += [Filed(trigger, job_id) for job_id in jobs]
     return filed
 
 
+def pending_jobs(settings: Settings) -> list[str]:
+    """Jobs of triggers that wait, run or are paused."""
+    return [row.job_id for row in queue.rows(settings, ("train",)) if row.submitter == TRIGGER and not row.has_ended]
+
+
 def _file(
-    trigger: Trigger, settings: Settings, prepare: Callable[[Trigger], object], on_skip: Callable[[str], object]
-) -> list[str]:
-    requests = _requests(trigger)
-    known = {request.stage: _known(request, settings) for request in requests}
+    trigger: Trigger, requests: Sequence[TrainRequest], known: Mapping[StageName, str | None], settings: Settings,
+    prepare: Callable[[Trigger], object], on_skip: Callable[[str], object],
+) -> list[str]:  # fmt: skip
     if None in known.values():
         prepare(trigger)
     jobs, problems = [], list[ConfigError]()
@@ -76,7 +89,7 @@ def _submit(request: TrainRequest, settings: Settings) -> str:
             raise ConfigError("There are no answers of experts and no liked ones for SFT yet", "Collect some, with consent")
         if not _has_rows(settings.home / request.config["dev_data"]):
             request = request.model_copy(update={"config": {**request.config, "dev_data": None}})
-    return submit_training(request, settings, channel="trigger").job_id
+    return submit_training(request, settings, channel="trigger", by=TRIGGER).job_id
 
 
 def _has_rows(path: Path) -> bool:
@@ -115,6 +128,8 @@ class Retrainer(PeriodicProcess):
     start: Start = _FILE
 
     def is_due(self) -> bool:
+        if pending_jobs(self.settings):
+            return False
         return bool(
             trigger_if_due(self.store, self.settings, actor="api") or triggers.list_triggers(self.store, without_job=True)
         )

@@ -24,7 +24,7 @@ from pathlib import Path
 from medloop.errors import BusyError, MedloopError, NoSpaceError, explain_os_errors
 from medloop.isolation import isolated, python_command
 from medloop.jobs import job_row, lease, queue
-from medloop.jobs.job_row import JobRow
+from medloop.jobs.job_row import TRIGGER, JobRow
 from medloop.jobs.kinds import slots_of_pools
 from medloop.jobs.lease import LOST
 from medloop.settings import FIELDS, Settings, variable
@@ -85,9 +85,12 @@ class Supervisor:
                 slots[row.pool] -= 1
             elif row.state == "queued" and is_due(row):
                 waiting.append(row)
-        for row in sorted(waiting, key=lambda row: not row.urgent):
-            if slots[row.pool] <= 0:
+        running = {row.job_id for row in alive if row.state == "running"} | set(self.children)
+        triggered = any(row.submitter == TRIGGER and row.job_id in running for row in alive)
+        for row in sorted(waiting, key=lambda row: (not row.urgent, row.submitter == TRIGGER)):
+            if slots[row.pool] <= 0 or (triggered and row.submitter == TRIGGER):
                 continue
+            triggered = triggered or row.submitter == TRIGGER
             slots[row.pool] -= 1
             log.info("starting a worker for %s", row.job_id)
             self.children[row.job_id] = self.start(row.job_id, self.settings)

@@ -6,9 +6,11 @@ from pathlib import Path
 from medloop.contracts import Sample, Score
 from medloop.contracts.queue import QueueItem
 from medloop.data.feedback.build import BuiltDataset, FeedbackConfig, build
+from medloop.data.feedback.rows import RaterWeights
 from medloop.data.progress import Progress, silent
 from medloop.data.text.risk import strata_of
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
+from medloop.feedback.insight.skill import UNKNOWN_WEIGHT, measure_skill
 from medloop.feedback.review.complaints import queue_complaints
 from medloop.feedback.review.propose import QueueFill, Signals, answer_key, candidates_from_samples, propose
 from medloop.feedback.review.queue import QueueConfig
@@ -27,9 +29,15 @@ def build_from_feedback(
     store: Store, config: FeedbackConfig, *, seed: int, actor: str, progress: Progress = silent
 ) -> BuiltDataset:  # fmt: skip
     """Feedback as a dataset with an entry in the catalog; the command and `/api/v1/data/build` both call this."""
-    built = build(store, config, seed=seed, actor=actor, progress=progress)
+    built = build(store, config, seed=seed, actor=actor, weights=rater_weights(store), progress=progress)
     register(store, "feedback", built.folder, built.card.model_dump(mode="json", exclude_none=True), actor=actor)
     return built
+
+
+def rater_weights(store: Store) -> RaterWeights:
+    """What each rater's judgement weighs when a dataset is built, from what is known about them today."""
+    skills = measure_skill(store)
+    return RaterWeights({name: skill.weight for name, skill in skills.items()}, unknown=UNKNOWN_WEIGHT)
 
 
 def fill_queue(

@@ -20,6 +20,7 @@ from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud, marks, quarantine
 from medloop.store.records import review_queue as rows
+from medloop.store.records.shown_items import was_shown
 
 KEEN = QueueConfig(explore=0, learn=0)
 
@@ -229,7 +230,7 @@ def test_an_item_whose_trace_is_held_later_is_handed_to_nobody_and_comes_back_wh
     with pytest.raises(rows.UnknownItemError):
         rows.leased_item(desk, pair.item_id, "ann")
     left = [queue.next_item(desk, name, kinds=["rate"]) for name in ("ann", "ben")]
-    assert {item.trace_id for item in left if item} == {"t1", "t2"} - {gone} and not rows.was_shown(desk, gone, "ann")
+    assert {item.trace_id for item in left if item} == {"t1", "t2"} - {gone} and not was_shown(desk, gone, "ann")
     quarantine.decide(desk, gone, "released", actor="u")
     again = queue.next_item(desk, "ann", kinds=["compare"])
     assert again is not None and again.item_id == pair.item_id

@@ -72,7 +72,8 @@ def test_a_skipped_item_is_gone_and_an_empty_queue_says_204(people: dict[str, An
 
 def test_anothers_item_is_not_there_and_anothers_record_is_no_verdict(people: dict[str, Any]) -> None:
     held = people["ann"]("GET", "/queue/next?kind=rate").json()["item_id"]
-    mine = rate(people["ben"], rating=3)
+    people["ben"]("GET", "/queue/next?kind=compare")
+    mine = rate(people["doc"], rating=3)
     assert people["ben"]("POST", f"/queue/{held}/done", json={"record_id": mine}).status_code == 404
     assert people["ben"]("POST", f"/queue/{held}/skip").status_code == 404
     assert people["ann"]("POST", f"/queue/{held}/done", json={"record_id": mine}).status_code == 422
@@ -80,7 +81,7 @@ def test_anothers_item_is_not_there_and_anothers_record_is_no_verdict(people: di
 
 
 def test_engineers_see_numbers_and_no_items(people: dict[str, Any]) -> None:
-    rate(people["ann"], rating=4)
+    rate(people["doc"], rating=4)
     assert people["eng"]("GET", "/queue/next").status_code == 403
     assert people["ann"]("GET", "/rlhf/metrics").status_code == 403
     numbers = people["aud"]("GET", "/rlhf/metrics?days=1").json()

@@ -43,7 +43,7 @@ def test_the_highest_priority_comes_first_and_stays_until_finished(store: Store)
     first = queue.next_item(store, "ann")
     assert first is not None and first.content.prompt[0].content == "question 2"
     assert queue.next_item(store, "ann") is not None and queue.next_item(store, "ann").item_id == first.item_id  # type: ignore[union-attr]
-    queue.finish(store, first.item_id, "ann", rated(store, "ann"))
+    queue.finish(store, first.item_id, "ann", rated(store, "ann", first))
     second = queue.next_item(store, "ann")
     assert second is not None and second.content.prompt[0].content == "question 1"
 
@@ -58,7 +58,7 @@ def test_a_finished_item_never_comes_back_and_a_skipped_one_after_twelve_hours(d
     assert queue.next_item(desk, "ben", now=minutes_later(3)) is not None  # for others the seat is free again
     again = queue.next_item(desk, "ann", now=minutes_later(12 * 60 + 3))
     assert again is not None and again.item_id == held.item_id
-    assert queue.finish(desk, again.item_id, "ann", rated(desk, "ann"), now=minutes_later(12 * 60 + 4)) == "done"
+    assert queue.finish(desk, again.item_id, "ann", rated(desk, "ann", again), now=minutes_later(12 * 60 + 4)) == "done"
     assert queue.next_item(desk, "ann", now=minutes_later(48 * 60)) is None
 
 
@@ -81,12 +81,12 @@ def test_a_late_verdict_counts_while_the_seat_is_free_and_not_after(desk: Store)
     fill(desk, item(1, raters=1), item(2, raters=1, priority=0.4))
     held = queue.next_item(desk, "ann", now=minutes_later(0))
     assert held is not None
-    assert queue.finish(desk, held.item_id, "ann", rated(desk, "ann"), now=minutes_later(90)) == "done"
+    assert queue.finish(desk, held.item_id, "ann", rated(desk, "ann", held), now=minutes_later(90)) == "done"
     late = queue.next_item(desk, "ann", now=minutes_later(100))
     assert late is not None
     answer(desk, "ben", now=minutes_later(200))
     with pytest.raises(LapsedError):
-        queue.finish(desk, late.item_id, "ann", rated(desk, "ann"), now=minutes_later(201))
+        queue.finish(desk, late.item_id, "ann", rated(desk, "ann", late), now=minutes_later(201))
 
 
 def test_a_lapsed_item_comes_back_to_its_rater_only_when_nothing_new_is_left(desk: Store) -> None:
@@ -139,7 +139,7 @@ def test_a_dispute_is_settled_by_a_senior_who_has_not_met_it(store: Store) -> No
     held = queue.next_item(store, "dr", senior=True)
     assert held is not None and held.adjudicates and held.item_id == name
     assert queue.next_item(store, "prof", senior=True) is None  # one settles it, not two
-    assert queue.finish(store, name, "dr", rated(store, "dr", rating=2)) == "done"
+    assert queue.finish(store, name, "dr", rated(store, "dr", held, rating=2)) == "done"
     outcome = queue.outcome_of(store, name)
     assert (outcome.by, outcome.value, len(outcome.records)) == ("adjudication", -1, 3)
 
@@ -148,20 +148,20 @@ def test_a_verdict_must_be_a_record_of_the_rater_and_of_the_right_kind(desk: Sto
     fill(desk, item(1))
     held = queue.next_item(desk, "ann")
     assert held is not None
-    for record in ("fb_unknown", rated(desk, "ben"), chose(desk, "ann", "a", "a")):
+    for record in ("fb_unknown", rated(desk, "ben", held), chose(desk, "ann", "a", "a")):
         with pytest.raises(InputError):
             queue.finish(desk, held.item_id, "ann", record)
     with pytest.raises(UnknownItemError):
-        queue.finish(desk, held.item_id, "ben", rated(desk, "ben"))
+        queue.finish(desk, held.item_id, "ben", rated(desk, "ben", held))
     with pytest.raises(UnknownItemError):
         queue.skip(desk, "qi_none", "ann")
 
 
 def test_one_record_is_the_verdict_on_one_item(desk: Store) -> None:
     fill(desk, item(1), item(2))
-    record = rated(desk, "ann")
     first = queue.next_item(desk, "ann")
     assert first is not None
+    record = rated(desk, "ann", first)
     queue.finish(desk, first.item_id, "ann", record)
     assert queue.finish(desk, first.item_id, "ann", record) == "open"  # said twice, counted once
     second = queue.next_item(desk, "ann")
@@ -178,8 +178,10 @@ def test_comparisons_record_the_order_they_were_shown_in(desk: Store) -> None:
         assert held is not None
         other = "b" if held.shown_first == "a" else "a"
         with pytest.raises(InputError):
-            queue.finish(desk, held.item_id, "ann", chose(desk, "ann", "a", other))
-        assert queue.finish(desk, held.item_id, "ann", chose(desk, "ann", "b", held.shown_first)) == "done"
+            queue.finish(desk, held.item_id, "ann", chose(desk, "ann", "a", other, held.content.exchange[0]))
+        assert (
+            queue.finish(desk, held.item_id, "ann", chose(desk, "ann", "b", held.shown_first, held.content.exchange[0])) == "done"
+        )
         orders[held.shown_first] += 1
     assert set(orders) == {"a", "b"}  # all alike by chance: 2 ** -15
 
@@ -247,7 +249,7 @@ def test_eight_raters_at_once_fill_every_seat_once(settings: Settings) -> None:
         try:
             with open_store(settings, wait_s=60) as own:
                 while (held := queue.next_item(own, rater)) is not None:
-                    queue.finish(own, held.item_id, rater, rated(own, rater))
+                    queue.finish(own, held.item_id, rater, rated(own, rater, held))
         except BaseException as error:
             problems.append(error)
 

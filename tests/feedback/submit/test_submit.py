@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
@@ -14,7 +15,8 @@ from medloop.errors import InputError
 from medloop.feedback.submit import phi_scan
 from medloop.feedback.submit.bodies import BODY_OF_KIND, CorrectionBody, FeedbackBody, PreferenceBody, TraceBody
 from medloop.feedback.submit.doubt import Doubt
-from medloop.feedback.submit.submit import Sender, feedback_type_of, fingerprint, prepare_submission
+from medloop.feedback.submit.sender import Sender
+from medloop.feedback.submit.submit import feedback_type_of, fingerprint, prepare_submission
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud, users
@@ -22,7 +24,7 @@ from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.quarantine import decide
 from medloop.store.tables import quarantine
 
-CLINICIAN, PROGRAM = Sender("usr_1"), Sender("usr_2", speaks_for_others=True)
+CLINICIAN, PROGRAM = Sender("usr_1"), Sender("usr_2", is_program=True)
 TALK = [{"role": "user", "content": "Chest pain since noon."}, {"role": "assistant", "content": "Drink tea."}]
 DOUBTFUL = "مرحبا محمد كيف حالك"  # a script the scrubber has not learned
 WHOLE = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r"}
@@ -56,9 +58,11 @@ def test_a_trace_fills_what_the_body_leaves_out(store: Store, send, trace: str) 
 
 
 def test_what_the_body_says_itself_counts_more_than_the_trace(store: Store, send, trace: str) -> None:
-    body = FeedbackBody(trace_id=trace, rating=3, agent_name="mine", user_query="q", agent_response="r")
-    record = crud.get(store, Feedback, send(body)["feedback_id"])
-    assert (record.agent_name, record.user_query, record.agent_response, record.session_id) == ("mine", "q", "r", "sess")
+    texts = {"user_query": "Chest pain since  noon. ", "agent_response": "Drink tea."}
+    record = crud.get(store, Feedback, send(FeedbackBody(trace_id=trace, rating=3, agent_name="mine", **texts))["feedback_id"])
+    assert (record.agent_name, record.user_query, record.session_id) == ("mine", texts["user_query"], "sess")
+    with pytest.raises(InputError, match="not those of the trace"):  # it would pass for a rating of the trace's answer
+        send(FeedbackBody(trace_id=trace, rating=3, user_query="q", agent_response="r"))
 
 
 def test_a_session_alone_stands_for_its_newest_trace_for_programs_only(store: Store, send, trace: str) -> None:
@@ -104,8 +108,11 @@ def test_a_person_speaks_for_nobody_else(store: Store, send) -> None:
     with pytest.raises(InputError, match=r"no such user.*medloop users add"):
         send(FeedbackBody(**WHOLE, rating=4, clinician_id=123), PROGRAM)
     user = users.add_user(store, "123", "clinician", actor="t")
+    allowed = replace(PROGRAM, speaks_for=frozenset({user.user_id}))
     for given in (123, "123", user.user_id):  # by name or by id
-        record = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, rating=4, clinician_id=given), PROGRAM)["feedback_id"])
+        with pytest.raises(InputError, match="may not speak for"):
+            send(FeedbackBody(**WHOLE, rating=4, clinician_id=given), PROGRAM)
+        record = crud.get(store, Feedback, send(FeedbackBody(**WHOLE, rating=4, clinician_id=given), allowed)["feedback_id"])
         assert (record.clinician_id, record.recorded_by) == (user.user_id, "usr_2")
 
 

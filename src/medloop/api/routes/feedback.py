@@ -16,11 +16,13 @@ from medloop.api.limits import import_cost
 from medloop.api.policy import OWN_ONLY, Caller, allow
 from medloop.feedback.submit import batch, submit
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
+from medloop.feedback.submit.sender import Sender
 
 router = APIRouter(prefix="/api/v1", tags=["feedback"], route_class=JsonRoute)
 
 Json = dict[str, Any]
 Writer = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="feedback:write"))]
+TraceWriter = Annotated[Caller, Depends(allow("clinician", "engineer", "admin", scope="feedback:write"))]
 Key = Annotated[
     str | None,
     Header(
@@ -101,10 +103,10 @@ _LINES: Json = {
 }
 
 
-def sender(caller: Caller) -> submit.Sender:
-    """Keys of engineers and admins belong to programs that pass on other people's feedback."""
-    by_key = caller.role not in OWN_ONLY and caller.via == "key"
-    return submit.Sender(caller.user_id, speaks_for_others=by_key, by_queue=caller.role == "annotator")
+def sender(caller: Caller) -> Sender:
+    """Keys of engineers and admins belong to programs, which name only the clinicians for whom the key speaks."""
+    is_program = caller.role not in OWN_ONLY and caller.via == "key"
+    return Sender(caller.user_id, is_program, caller.speaks_for, by_queue=caller.role == "annotator")
 
 
 async def _store(request: Request, body: SubmissionBody, caller: Caller, key: str | None) -> Response:
@@ -115,7 +117,7 @@ async def _store(request: Request, body: SubmissionBody, caller: Caller, key: st
 
 
 @router.post("/traces", **_STORED)
-async def log_trace(body: TraceBody, request: Request, caller: Writer, key: Key = None) -> Response:
+async def log_trace(body: TraceBody, request: Request, caller: TraceWriter, key: Key = None) -> Response:
     """Log one exchange; feedback refers to it by the `trace_id` in the response."""
     return await _store(request, body, caller, key)
 

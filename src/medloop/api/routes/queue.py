@@ -15,14 +15,18 @@ from medloop.api.policy import Caller, allow
 from medloop.contracts import utc_now
 from medloop.contracts.queue import QueueContent
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
+from medloop.feedback.insight.skill import measure_skill
 from medloop.feedback.review import queue
 from medloop.feedback.trigger import check_trigger, trigger_config
+from medloop.jobs.retrain import pending_jobs
 from medloop.store.records.triggers import newest_trigger
+from medloop.store.records.users import list_users
 
 router = APIRouter(prefix="/api/v1", tags=["queue"])
 
 Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="queue"))]
 QueueViewer = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="queue"))]
+RaterReader = Annotated[Caller, Depends(allow("engineer", "admin", scope="metrics"))]  # it names people
 MetricsReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
 
 
@@ -64,6 +68,21 @@ class QueueStatsOut(BaseModel):
     oldest_open: datetime | None
 
 
+class RaterOut(BaseModel):
+    """What a rater's vote weighs. `because`: their role (no evidence yet), evidence, drift, or chance, which counts nothing."""
+
+    rater: str
+    name: str | None = None
+    role: str | None = None
+    weight: float = Field(examples=[1.39])
+    accuracy: float = Field(examples=[0.8])
+    because: Literal["role", "evidence", "drift", "chance"]
+    shared: int = Field(description="Judgements that could be compared with those of others or with the truth.")
+    known: int = Field(description="Of these, judgements of answers whose truth is known.")
+    right: int = Field(description="Of the known ones, those that were right.")
+    drifted: bool
+
+
 class TriggerOut(BaseModel):
     """Whether there is a reason to retrain now. `usable` records count; nothing may be trained on the others yet."""
 
@@ -73,6 +92,11 @@ class TriggerOut(BaseModel):
     waiting_for_consent: int
     quarantined: int
     critical: int
+    critical_raters: int = Field(description="Different raters who set these flags; one alone starts no training.")
+    waits: Literal["pending", "cooldown"] | None = Field(
+        None, description="Why there is no trigger now: jobs of the last one have not ended, or it was not long ago."
+    )
+    waits_until: datetime | None = None
     last_trigger: str | None = Field(examples=["retrain-2"])
     last_time: datetime | None
     last_jobs: tuple[str, ...] = ()
@@ -118,15 +142,30 @@ def metrics(request: Request, caller: MetricsReader, days: Annotated[int, Query(
     return measure(store_of(request), MetricsConfig(since=utc_now() - timedelta(days=days), traces=0))
 
 
+@router.get("/rlhf/raters")
+def raters(request: Request, caller: RaterReader) -> list[RaterOut]:
+    """What each rater's vote weighs when a dataset is built, and why, the greatest weight first."""
+    store = store_of(request)
+    people = {user.user_id: {"name": user.name, "role": user.role} for user in list_users(store)}
+    skills = sorted(measure_skill(store).items(), key=lambda entry: (-entry[1].weight, entry[0]))
+    return [
+        RaterOut.model_validate({"rater": rater, **people.get(rater, {}), **asdict(skill), "because": skill.because})
+        for rater, skill in skills
+    ]
+
+
 @router.get("/rlhf/trigger")
 def trigger(request: Request, caller: MetricsReader) -> TriggerOut:
     """How many new records count for the next training, how many wait for consent, and the last trigger. Starts nothing."""
     store = store_of(request)
-    check = check_trigger(store, trigger_config(store.settings), write=False)
+    pending = bool(pending_jobs(store.settings))
+    check = check_trigger(store, trigger_config(store.settings), pending=pending, write=False)
     last = newest_trigger(store)
     return TriggerOut.model_validate(
         {
             "reason": check.reason, "words": check.words, **asdict(check.records), "critical": check.critical,
+            "critical_raters": check.critical_raters, "waits": check.waits and check.waits.because,
+            "waits_until": check.waits and check.waits.until,
             "last_trigger": last and last.trigger_id, "last_time": last and last.timestamp,
             "last_jobs": last.jobs if last else (),
         }

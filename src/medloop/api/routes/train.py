@@ -1,5 +1,6 @@
 """`/api/train`: the training API. Submit a job, see its status and metrics; list, cancel and resume."""
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
@@ -23,9 +24,13 @@ FULL: dict[int | str, Json] = {429: {"description": "Too many jobs wait already;
 
 
 def _place(request: Request, caller: policy.Caller) -> AbstractContextManager[None]:
-    """For the job that is queued inside; 429 when too many wait. Only training jobs are counted."""
+    """For the job that is queued inside; 429 when too many wait. Training jobs are counted, but none of the retrain trigger."""
     settings = settings_of(request)
-    waiting = lambda: (row.submitter for row in queue.rows(settings, ("train",)) if row.is_waiting)  # noqa: E731
+
+    def waiting() -> Iterator[str]:
+        rows = queue.rows(settings, ("train",))
+        return (row.submitter for row in rows if row.is_waiting and row.submitter != job_row.TRIGGER)
+
     return queue_place(caller.user_id, waiting, each=settings.jobs.max_waiting_per_user, in_all=settings.jobs.max_waiting)
 
 

@@ -166,11 +166,11 @@ def _address(process: subprocess.Popen[str]) -> str:
 def temporary_key(folder: Path) -> Iterator[str]:
     """An API key of the demo's user, revoked at the end."""
     with _demo_store(folder) as store:
-        for name in CLINICIANS:
-            _user(store, name, "clinician")
+        clinicians = [_user(store, name, "clinician") for name in CLINICIANS]
         user = _user(store, AGENT, "engineer")
         expires = utc_now() + timedelta(hours=1)
-        key = users.new_key(store, user, scopes=("feedback:write", "metrics"), expires=expires, actor=actor())
+        scopes = ("feedback:write", "metrics")
+        key = users.new_key(store, user, scopes=scopes, expires=expires, speaks_for=clinicians, actor=actor())
         try:
             yield key
         finally:

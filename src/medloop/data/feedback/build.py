@@ -24,7 +24,7 @@ from medloop.contracts.dataset import SPLIT_FILES, Split
 from medloop.data.feedback.draft_dataset import KINDS, DraftDataset, RowPool
 from medloop.data.feedback.near_rows import DistinctPrompts
 from medloop.data.feedback.propose_rules import RuleProposals
-from medloop.data.feedback.rows import draft_rows
+from medloop.data.feedback.rows import EQUAL, RaterWeights, draft_rows
 from medloop.data.feedback.select import CachedScrubber, feedback_by_prompt, select_records
 from medloop.data.feedback.write import ANSWERS, PAIRS, RED, RULES, SOURCE, THUMBS, pair_line, write_dataset
 from medloop.data.prepare.collect import opening
@@ -72,7 +72,7 @@ class BuiltDataset:
 
 
 def build(
-    store: Store, config: FeedbackConfig, *, seed: int, actor: str, progress: Progress = silent
+    store: Store, config: FeedbackConfig, *, seed: int, actor: str, weights: RaterWeights = EQUAL, progress: Progress = silent
 ) -> BuiltDataset:  # fmt: skip
     """Build the dataset anew from the whole store, put it in place, and record which records are in it."""
     workspace = store.settings.workspace
@@ -81,7 +81,8 @@ def build(
     sweep(target.parent)
     with ExitStack() as until_recorded:
         with new_artifact(target, replace=True) as folder:
-            draft = until_recorded.enter_context(drafting(store, config, folder, seed=seed, actor=actor, progress=progress))
+            drafted = drafting(store, config, folder, seed=seed, actor=actor, weights=weights, progress=progress)
+            draft = until_recorded.enter_context(drafted)
             if not (draft.pool.kinds()[draft.keep_mask] != KINDS.index("red")).any():
                 what = f"There is nothing to learn from yet ({_why_nothing(draft)})"
                 raise InputError(what, "Collect feedback, or check consent and quarantine")
@@ -97,12 +98,13 @@ def build(
 
 
 def write_preferences(
-    store: Store, output: Path, config: FeedbackConfig, *, seed: int, actor: str, progress: Progress = silent
-) -> tuple[int, int]:
+    store: Store, output: Path, config: FeedbackConfig, *, seed: int, actor: str, weights: RaterWeights = EQUAL,
+    progress: Progress = silent,
+) -> tuple[int, int]:  # fmt: skip
     """The preference pairs of any store as one file, each row with its side of the split; returns (train, test) rows."""
     with (
         TemporaryDirectory() as folder,
-        drafting(store, config, Path(folder), seed=seed, actor=actor, progress=progress) as draft,
+        drafting(store, config, Path(folder), seed=seed, actor=actor, weights=weights, progress=progress) as draft,
     ):
         rows = draft.rows_of("pairs")
         if not rows:
@@ -119,7 +121,7 @@ def write_preferences(
 
 @contextmanager
 def drafting(
-    store: Store, config: FeedbackConfig, folder: Path, *, seed: int, actor: str, progress: Progress
+    store: Store, config: FeedbackConfig, folder: Path, *, seed: int, actor: str, weights: RaterWeights, progress: Progress
 ) -> Iterator[DraftDataset]:  # fmt: skip
     """Rows in their final form and order, for as long as the block lasts; `folder` has room for their texts.
 
@@ -130,18 +132,20 @@ def drafting(
     with RowPool(folder) as pool:
         draft = DraftDataset(selection, pool, Nearness(both=config.question_threshold))
         held_out, draft.parents = _held_out_prompts(store.settings.workspace)
-        _draft_rows(store, draft, scrubber, config, progress)
+        _draft_rows(store, draft, scrubber, config, weights, progress)
         draft.drop_duplicates(config.text_threshold, progress)
         draft.drop_contaminated(held_out)
         draft.split(config.test_share, hold_out_critical=config.hold_out_critical, seed=seed)
         yield draft
 
 
-def _draft_rows(store: Store, draft: DraftDataset, scrubber: CachedScrubber, config: FeedbackConfig, progress: Progress) -> None:
+def _draft_rows(
+    store: Store, draft: DraftDataset, scrubber: CachedScrubber, config: FeedbackConfig, weights: RaterWeights, progress: Progress
+) -> None:
     """Prompt by prompt: its feedback becomes rows and proposed rules, without identifiers."""
     proposals = RuleProposals(scrubber)
     with progress("Making rows", len(draft.selection.index)) as step:
-        for feedback in feedback_by_prompt(store, draft.selection):
+        for feedback in feedback_by_prompt(store, draft.selection, weights):
             drafts = draft_rows(feedback, max_pairs=config.max_pairs, liked_answers=config.liked_answers)
             for dropped in drafts.dropped:
                 draft.drop(*dropped)

@@ -19,7 +19,16 @@ from typing import Any
 from medloop.contracts.base import canonical_json, sha256_id
 from medloop.contracts.feedback import FAULT_AXES, Purpose
 from medloop.contracts.validity import LabelledCase
-from medloop.data.feedback.rows import AnswerRating, FeedbackPrompt, PromptFeedback, draft_rows, latest_per_rater, plain
+from medloop.data.feedback.rows import (
+    EQUAL,
+    AnswerRating,
+    FeedbackPrompt,
+    PromptFeedback,
+    RaterWeights,
+    draft_rows,
+    latest_per_rater,
+    plain,
+)
 from medloop.data.feedback.select import CachedScrubber, feedback_by_prompt, select_records
 from medloop.data.progress import Progress, silent
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
@@ -41,14 +50,15 @@ class UseLabels:
 
 
 def labels_from_use(
-    store: Store, *, actor: str, uses: tuple[Purpose, ...] = ("evaluation",), progress: Progress = silent
+    store: Store, *, actor: str, uses: tuple[Purpose, ...] = ("evaluation",), weights: RaterWeights = EQUAL,
+    progress: Progress = silent,
 ) -> UseLabels:  # fmt: skip
     """Every label that people gave while they used the assistant, in an order that only the texts decide."""
     scrubber, labels = CachedScrubber(), UseLabels()
     selection = select_records(store, scrubber, actor=actor, uses=uses, purpose=PURPOSE, progress=progress)
     for counts in selection.statuses.values():
         labels.left_out.update({_reason(name, uses): count for name, count in counts.items() if name != "used"})
-    for feedback in feedback_by_prompt(store, selection) if len(selection.index) else ():
+    for feedback in feedback_by_prompt(store, selection, weights) if len(selection.index) else ():
         for draft in (*_pairs(feedback, labels), *_answers(feedback.ratings, labels)):
             if case := _scrubbed(draft, scrubber):
                 labels.cases.append(case)

@@ -1,12 +1,13 @@
 """The feedback about one prompt as training rows. Pure: feedback in, row drafts out, in an order that only their texts decide.
 
-    pairs      what most raters chose; an expert's answer over the one it corrects and over what most did not like; a liked
+    pairs      what the raters chose; an expert's answer over the one it corrects and over what most did not like; a liked
                over a disliked answer to the same prompt. Where two of these disagree, the one named first here counts
     thumbs     whether most raters liked an answer
     answers    experts' answers, and on request those that most raters liked
     red        prompts whose answer somebody flagged as a critical failure
 
-A rater who judged the same thing twice counts once, with the latest judgement. A tie decides nothing.
+A rater who judged the same thing twice counts once, with the latest judgement. "Most" means the greater weight of the raters, not
+their number. A tie decides nothing. An answer that somebody flagged as a critical failure is never the better one of a pair.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from typing import Any, Literal, TypeVar
 from medloop.contracts import Message
 
 RowKind = Literal["pairs", "thumbs", "answers", "red"]
+SAME_WEIGHT = 1e-9  # a smaller difference is a tie
 MAX_RATED = 100  # liked and disliked answers to one prompt that are paired with each other: those with the most records
 
 
@@ -59,6 +61,7 @@ class Choice:
     rater: str | None
     record_id: str
     timestamp: datetime
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,21 @@ class AnswerRating:
     timestamp: datetime
     safety: int | None = None
     faults: Mapping[str, int] = field(default_factory=dict)
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class RaterWeights:
+    """What the judgement of each rater weighs; somebody unknown, and nobody in particular, weighs `unknown`."""
+
+    by_rater: Mapping[str, float] = field(default_factory=dict)
+    unknown: float = 1.0
+
+    def of(self, rater: str | None) -> float:
+        return self.by_rater.get(rater or "", self.unknown)
+
+
+EQUAL = RaterWeights()
 
 
 @dataclass(frozen=True)
@@ -164,6 +182,10 @@ def latest_per_rater(judgements: Sequence[J]) -> list[J]:
     return list(latest.values())
 
 
+def _weight(judgements: Iterable[Choice | AnswerRating]) -> float:
+    return sum(judgement.weight for judgement in judgements)
+
+
 def _ids(judgements: Iterable[Judgement]) -> tuple[str, ...]:
     return tuple(sorted(judgement.record_id for judgement in judgements))
 
@@ -187,13 +209,16 @@ def _rated_answers(ratings: Sequence[AnswerRating], drafts: RowDrafts) -> list[_
     rated = []
     for group in groups.values():
         first, clear = min(group, key=_age), [rating for rating in latest_per_rater(group) if rating.liked is not None]
-        up = sum(bool(rating.liked) for rating in clear)
-        down = len(clear) - up
-        if up == down:
-            drafts.drop("thumbs", "tie" if clear else "undecided", _ids(group))
+        up = [rating for rating in clear if rating.liked]
+        down = [rating for rating in clear if not rating.liked]
+        balance = _weight(up) - _weight(down)
+        if abs(balance) < SAME_WEIGHT:
+            reason = "undecided" if not clear else "tie" if _weight(clear) else "no_weight"
+            drafts.drop("thumbs", reason, _ids(group))
             continue
         critical = any(rating.critical for rating in clear)
-        rated.append(_RatedAnswer(first.prompt, first.answer, up > down, critical, {"up": up, "down": down}, _ids(group)))
+        counts = {"up": len(up), "down": len(down)}
+        rated.append(_RatedAnswer(first.prompt, first.answer, balance > 0, critical, counts, _ids(group)))
     return rated
 
 
@@ -243,9 +268,13 @@ class _PairCandidate:
 
 def _pairs(feedback: PromptFeedback, rated: Sequence[_RatedAnswer], max_pairs: int, drafts: RowDrafts) -> list[RowDraft]:
     chosen, ties = _chosen_pairs(feedback.choices, drafts)
+    harmful = {(rating.prompt.key, plain(rating.answer)) for rating in feedback.ratings if rating.critical}
     best: dict[tuple[str, frozenset[str]], _PairCandidate] = {}
     for pair in [*chosen, *_corrected_pairs(feedback.corrections, rated), *_rated_pairs(rated)]:  # the strongest source first
         if pair.answers_key in ties:
+            continue
+        if (pair.prompt.key, plain(pair.chosen)) in harmful:
+            drafts.drop("pairs", "flagged", pair.record_ids)
             continue
         known = best.setdefault(pair.answers_key, pair)
         if known is not pair and known.direction == pair.direction:
@@ -272,7 +301,7 @@ def _capped(pairs: Iterable[_PairCandidate], max_pairs: int, drafts: RowDrafts) 
 
 
 def _chosen_pairs(choices: Sequence[Choice], drafts: RowDrafts) -> tuple[list[_PairCandidate], set[tuple[str, frozenset[str]]]]:
-    """What most raters chose, and what they are divided about."""
+    """What most raters chose, by their weight, and what they are divided about."""
     groups: dict[tuple[str, frozenset[str]], list[Choice]] = {}
     for choice in choices:
         answers = frozenset(plain(answer) for answer in choice.answers)
@@ -282,17 +311,19 @@ def _chosen_pairs(choices: Sequence[Choice], drafts: RowDrafts) -> tuple[list[_P
         groups.setdefault((choice.prompt.key, answers), []).append(choice)
     pairs, ties = [], set()
     for answers_key, group in groups.items():
-        latest = latest_per_rater(group)
-        counts = Counter(None if choice.chosen is None else plain(choice.answers[choice.chosen]) for choice in latest)
-        (winner, votes), *others = counts.most_common()
-        against = others[0][1] if others else 0
-        if winner is None or votes == against:
+        votes: dict[str | None, list[Choice]] = {}
+        for choice in latest_per_rater(group):
+            votes.setdefault(None if choice.chosen is None else plain(choice.answers[choice.chosen]), []).append(choice)
+        (winner, supporters), *others = sorted(votes.items(), key=lambda vote: -_weight(vote[1]))
+        opponents = others[0][1] if others else []
+        if winner is None or _weight(supporters) - _weight(opponents) < SAME_WEIGHT:
             ties.add(answers_key)
-            drafts.drop("pairs", "no_choice" if winner is None else "tie", {choice.record_id for choice in group})
+            reason = "no_choice" if winner is None else "tie" if _weight(supporters) else "no_weight"
+            drafts.drop("pairs", reason, {choice.record_id for choice in group})
             continue
         first = min(group, key=_age)
         index = 0 if plain(first.answers[0]) == winner else 1
-        metadata = {"from": "votes", "for": votes, "against": against}
+        metadata = {"from": "votes", "for": len(supporters), "against": len(opponents)}
         chosen, rejected = first.answers[index], first.answers[1 - index]
         pairs.append(_PairCandidate(0, first.prompt, chosen, rejected, set(_ids(group)), metadata))
     return pairs, ties

@@ -22,7 +22,7 @@ import numpy as np
 from medloop.contracts import Contract, Correction, Feedback, Message, Preference, Trace
 from medloop.contracts.feedback import FAULT_AXES, Purpose
 from medloop.contracts.polarity import label, polarity
-from medloop.data.feedback.rows import AnswerRating, Choice, ExpertAnswer, FeedbackPrompt, PromptFeedback
+from medloop.data.feedback.rows import AnswerRating, Choice, ExpertAnswer, FeedbackPrompt, PromptFeedback, RaterWeights
 from medloop.data.progress import Progress, silent
 from medloop.errors import BusyError
 from medloop.privacy.consent import Register
@@ -205,18 +205,20 @@ def _select_page(
         selection.index.add(_prompt(record, traces.get(record.trace_id or "")), number, row)
 
 
-def feedback_by_prompt(store: Store, selection: RecordSelection) -> Iterator[PromptFeedback]:
-    """The feedback of one prompt after the other, in an order that only the prompts decide."""
+def feedback_by_prompt(store: Store, selection: RecordSelection, weights: RaterWeights) -> Iterator[PromptFeedback]:
+    """The feedback of one prompt after the other, in an order that only the prompts decide; each judgement with its weight."""
     batch: list[list[RowRef]] = []
     for group in selection.index.groups():
         batch.append(group)
         if sum(map(len, batch)) >= BATCH:
-            yield from _read(store, selection.traces, batch)
+            yield from _read(store, selection.traces, batch, weights)
             batch = []
-    yield from _read(store, selection.traces, batch)
+    yield from _read(store, selection.traces, batch, weights)
 
 
-def _read(store: Store, cited: CitedTraces, groups: Sequence[Sequence[RowRef]]) -> Iterator[PromptFeedback]:
+def _read(
+    store: Store, cited: CitedTraces, groups: Sequence[Sequence[RowRef]], weights: RaterWeights
+) -> Iterator[PromptFeedback]:  # fmt: skip
     records: dict[tuple[int, int], FeedbackRecord] = {}
     for number, kind in enumerate(KINDS):
         rows = [row for group in groups for _, of_kind, row in group if of_kind == number]
@@ -228,12 +230,13 @@ def _read(store: Store, cited: CitedTraces, groups: Sequence[Sequence[RowRef]]) 
         feedback = PromptFeedback()
         for _, number, row in group:
             record = records[number, row]
-            _add(feedback, record, _prompt(record, traces.get(record.trace_id or "")))
+            _add(feedback, record, _prompt(record, traces.get(record.trace_id or "")), weights)
         yield feedback
 
 
-def _add(feedback: PromptFeedback, record: FeedbackRecord, prompt: FeedbackPrompt) -> None:
-    rater, record_id, timestamp = record.clinician_id, crud.id_of(record), record.timestamp
+def _add(feedback: PromptFeedback, record: FeedbackRecord, prompt: FeedbackPrompt, weights: RaterWeights) -> None:
+    """What names nobody was said by the user who sent it: one program is one rater, however many records it sends."""
+    rater, record_id, timestamp = record.clinician_id or record.recorded_by, crud.id_of(record), record.timestamp
     if isinstance(record, Feedback):
         liked = label(
             polarity(thumb=record.thumb, stars=record.rating, feedback_type=record.feedback_type, critical=record.critical)
@@ -241,25 +244,27 @@ def _add(feedback: PromptFeedback, record: FeedbackRecord, prompt: FeedbackPromp
         feedback.ratings.append(
             AnswerRating(
                 prompt, record.agent_response, liked, record.critical, rater, record_id, timestamp, record.axes.get("safety"),
-                {axis: record.axes[axis] for axis in FAULT_AXES if axis in record.axes},
+                {axis: record.axes[axis] for axis in FAULT_AXES if axis in record.axes}, weights.of(rater),
             )
         )  # fmt: skip
     elif isinstance(record, Preference):
-        _add_preference(feedback, record, prompt)
+        _add_preference(feedback, record, prompt, rater, weights.of(rater))
     else:
         feedback.corrections.append(ExpertAnswer(prompt, record.original, record.golden, record.reason, record_id, timestamp))
 
 
-def _add_preference(feedback: PromptFeedback, record: Preference, prompt: FeedbackPrompt) -> None:
+def _add_preference(
+    feedback: PromptFeedback, record: Preference, prompt: FeedbackPrompt, rater: str | None, weight: float
+) -> None:  # fmt: skip
     """The choice, and a dislike of each answer that is bad or could harm: a harmful answer is never the better one of a pair."""
     answers = {"a": record.response_a, "b": record.response_b}
-    shared = (record.clinician_id, record.preference_id, record.timestamp)
+    shared = (rater, record.preference_id, record.timestamp)
     has_winner = record.preferred in answers and record.preferred not in record.critical
     chosen = list(answers).index(record.preferred) if has_winner else None
-    feedback.choices.append(Choice(prompt, (record.response_a, record.response_b), chosen, *shared))
+    feedback.choices.append(Choice(prompt, (record.response_a, record.response_b), chosen, *shared, weight))
     for side, answer in answers.items():
         if record.preferred == "both_bad" or side in record.critical:
-            feedback.ratings.append(AnswerRating(prompt, answer, False, side in record.critical, *shared))
+            feedback.ratings.append(AnswerRating(prompt, answer, False, side in record.critical, *shared, weight=weight))
 
 
 def _prompt(record: FeedbackRecord, trace: Trace | None) -> FeedbackPrompt:
@@ -279,8 +284,4 @@ def _specialty(trace: Trace) -> str | None:
 
 def _texts(record: FeedbackRecord) -> tuple[str, ...]:
     """The question, then the answers: what a row may be made of."""
-    if isinstance(record, Feedback):
-        return record.user_query, record.agent_response
-    if isinstance(record, Preference):
-        return record.prompt, record.response_a, record.response_b
-    return record.prompt, record.original, record.golden
+    return (*record.exchange, record.golden) if isinstance(record, Correction) else record.exchange

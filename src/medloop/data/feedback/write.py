@@ -56,6 +56,8 @@ REASONS = {
     "no_choice": "most raters chose neither: equal, both bad, or the better one could still harm",
     "undecided": "no rater said good or bad",
     "same_answer": "both answers have the same words",
+    "no_weight": "only raters judged it whose vote has no weight, because others contradict them (medloop feedback raters)",
+    "flagged": "somebody flagged the answer that was chosen as a critical failure",
     "contradiction": "a stronger source says the opposite about the same two answers",
     "too_many": "more pairs for one question than max_pairs",
     "exact_duplicate": "the same words as another row",

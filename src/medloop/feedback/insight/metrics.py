@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from medloop.bootstrap import share_interval
 from medloop.contracts import Interval, Trace, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
+from medloop.contracts.feedback import FAULT_AXES
 from medloop.feedback.insight import agreement as statistics
 from medloop.feedback.insight.alerts import Alert, make_alert, standing_alerts
 from medloop.feedback.insight.profiles import RaterProfile, RaterTracker
@@ -26,6 +27,7 @@ from medloop.store.records import marks
 from medloop.store.records.audited_read import read_by_ids
 from medloop.store.records.incident_rows import IncidentCounts, count_incidents
 from medloop.store.records.marks import FeedbackMark
+from medloop.store.records.workspace_settings import axes
 
 STARS = (1, 2, 3, 4, 5)
 CHOICES = (0, 1, 2, 3)  # as FeedbackMark.choice
@@ -171,28 +173,29 @@ def _mean_stars(stars: Counter[int]) -> Interval:
 
 
 def measure_agreement(store: Store, config: MetricsConfig, tracker: RaterTracker | None = None) -> tuple[Agreement, ...]:
-    """Agreement on stars, thumbs, choices and every named axis, unit by unit; the units go to the tracker as well."""
+    """Agreement on stars, thumbs, choices and every axis of the workspace, unit by unit; the units go to the tracker as well."""
     patterns: dict[tuple[str, str], Counter[tuple[int, ...]]] = {}
+    known = frozenset((*axes(store), *FAULT_AXES))
     for kind in ("feedback", "preference"):
         for _, unit in marks.marks_by_unit(store, kind, span=config.span):
             latest = list({mark.rater: mark for mark in unit if mark.rater is not None}.values())  # per rater
             if tracker is not None:
                 tracker.add_unit(latest)
-            for name, level, values, scale in _questions(latest):
+            for name, level, values, scale in _questions(latest, known):
                 if len(values) > 1:
                     row = tuple(values.count(value) for value in scale)
                     patterns.setdefault((name, level), Counter())[row] += 1
     return tuple(_agreement(name, level, rows, config.seed) for (name, level), rows in sorted(patterns.items(), key=_by_name))
 
 
-def _questions(unit: Sequence[FeedbackMark]) -> list[tuple[str, str, list[int], Sequence[int]]]:
-    """Name, level, answers and scale of each question that the marks of one unit answer."""
+def _questions(unit: Sequence[FeedbackMark], known: frozenset[str]) -> list[tuple[str, str, list[int], Sequence[int]]]:
+    """Name, level, answers and scale of each question that the marks of one unit answer; of the axes only `known` ones."""
     questions: list[tuple[str, str, list[int], Sequence[int]]] = [
         ("stars", "ordinal", [mark.rating for mark in unit if mark.rating is not None], STARS),
         ("thumbs", "nominal", [int(mark.thumb == "up") for mark in unit if mark.thumb is not None], (0, 1)),
         ("choice", "nominal", [mark.choice for mark in unit if mark.choice is not None], CHOICES),
     ]
-    for axis in sorted({name for mark in unit for name in mark.axes}):
+    for axis in sorted({name for mark in unit for name in mark.axes if name in known}):
         values = [mark.axes[axis] for mark in unit if axis in mark.axes]
         if unit[0].kind == "feedback":
             questions.append((f"axis {axis}", "ordinal", values, STARS))

@@ -107,6 +107,10 @@ class RaterTracker:
                 if own.choice is not None and mark.choice is not None:
                     rater.table_choices[own.choice, mark.choice] += 1
 
+    def drift_rows(self) -> dict[str, int]:
+        """The row of the last alarm of drift, by rater."""
+        return {name: rater.alarm[1].row for name, rater in self._raters.items() if rater.alarm}
+
     def profiles(self, stars: Counter[int]) -> tuple[RaterProfile, ...]:
         """The busiest first; `stars` are everybody's, to tell a likely run of equal ratings from an unlikely one."""
         return tuple(_profile(name, rater, stars) for name, rater in self._raters.items())

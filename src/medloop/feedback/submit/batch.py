@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from medloop.errors import InputError, MedloopError, NoSpaceError
 from medloop.feedback.submit.bodies import BODY_OF_KIND, SubmissionBody
-from medloop.feedback.submit.submit import Sender, prepare_submission
+from medloop.feedback.submit.sender import Sender
+from medloop.feedback.submit.submit import prepare_submission
 from medloop.knobs import problem_text
 from medloop.store.db import Store
 from medloop.store.records.group_commit import GroupCommitWriter

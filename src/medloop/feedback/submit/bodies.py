@@ -2,6 +2,7 @@
 
 With a `trace_id` the trace fills what is left out: session, agent, model, question and answer; for a program a `session_id` alone
 does the same with the newest trace of that session. A rating of a session without a trace is stored without question and answer.
+Names that are stored in clear say nothing about a person (names.py).
 Id and time of a record may be given, so that old feedback keeps both. Lengths are bounded here, whole bodies by the guard.
 Unknown fields are refused, so that a misspelt `comment` is an error and does not get lost.
 """
@@ -16,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from medloop.contracts.base import Hash, Unit, to_utc, utc_now
 from medloop.contracts.chat import Role
 from medloop.contracts.feedback import ChoiceOutcome, FeedbackType, Purpose, Side
+from medloop.feedback.submit.names import SafeName
 
 MAX_TEXT = 20_000  # characters of one text
 MAX_AXES = 20
@@ -46,7 +48,8 @@ BodyText = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 ClinicianId = Annotated[Id, BeforeValidator(_as_text, json_schema_input_type=str | int)]
 Purposes = Annotated[tuple[Purpose, ...], BeforeValidator(_no_repeats), Field(max_length=4)]
 Sides = Annotated[tuple[Side, ...], BeforeValidator(_no_repeats), Field(max_length=2)]
-Axis = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Axis = Annotated[str, Field(min_length=1, max_length=64)]  # the workspace says which there are
+MetaName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Stars = Annotated[int, Field(ge=1, le=5, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 GivenTime = Annotated[datetime, AfterValidator(_plausible)]
@@ -96,9 +99,9 @@ class FeedbackBody(_RatingBody):
         }
     )
 
-    feedback_id: Id | None = Field(None, description="Your id of this record; sent again, it is stored once.")
-    session_id: Id | None = None
-    agent_name: Id | None = None
+    feedback_id: SafeName | None = Field(None, description="Your id of this record; sent again, it is stored once.")
+    session_id: SafeName | None = None
+    agent_name: SafeName | None = None
     user_query: BodyText | None = None
     agent_response: BodyText | None = None
     rating: Stars | None = Field(None, description="One to five stars.")
@@ -107,13 +110,14 @@ class FeedbackBody(_RatingBody):
     axes: dict[Axis, Stars] = Field(
         default_factory=dict,
         max_length=MAX_AXES,
-        description="Stars by named axis. risk, false_reassurance, emergency and overtriage also label these parts of the "
-        "reward: 1 or 2 stars say that the answer has the fault, 4 or 5 that it does not.",
+        description="Stars by named axis, of those that the workspace uses. risk, false_reassurance, emergency and overtriage "
+        "are always there and also label these parts of the reward: 1 or 2 stars say that the answer has the fault, 4 or 5 "
+        "that it does not.",
     )
     critical: Flag = Field(False, description="The answer could harm a patient: opens a safety incident.")
     comments: BodyText | None = None
     golden: BodyText | None = Field(None, description="The answer you would have given; stored as a correction.")
-    model_version: Id | None = None
+    model_version: SafeName | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> FeedbackBody:
@@ -148,7 +152,7 @@ class PreferenceBody(_RatingBody):
         }
     )
 
-    preference_id: Id | None = Field(None, description="Your id of this record; sent again, it is stored once.")
+    preference_id: SafeName | None = Field(None, description="Your id of this record; sent again, it is stored once.")
     prompt: BodyText
     response_a: BodyText
     response_b: BodyText
@@ -157,9 +161,9 @@ class PreferenceBody(_RatingBody):
     shown_first: Side | None = Field(None, description="Which answer was shown first (left, or on top).")
     comments: BodyText | None = None
     axes: dict[Axis, Literal["a", "b", "tie"]] = Field(default_factory=dict, max_length=MAX_AXES)
-    session_id: Id | None = None
-    model_a: Id | None = None
-    model_b: Id | None = None
+    session_id: SafeName | None = None
+    model_a: SafeName | None = None
+    model_b: SafeName | None = None
 
 
 class CorrectionBody(_RatingBody):
@@ -218,9 +222,9 @@ class TraceBody(StrictBody):
         }
     )
 
-    session_id: Id
-    agent_name: Id
-    model_version: Id
+    session_id: SafeName
+    agent_name: SafeName
+    model_version: SafeName
     messages: tuple[TurnBody, ...] = Field(
         min_length=1, max_length=200, description="The conversation; a system message may come first."
     )
@@ -228,7 +232,7 @@ class TraceBody(StrictBody):
     snapshot: Hash | None = None
     subject: Id | None = Field(None, description="Your id of the person it is about; only a keyed hash of it is stored.")
     sampling_share: Unit | None = None
-    meta: dict[Axis, str | int | float | bool | None] = Field(default_factory=dict, max_length=50)
+    meta: dict[MetaName, str | int | float | bool | None] = Field(default_factory=dict, max_length=50)
 
     @model_validator(mode="after")
     def _roles_alternate(self) -> TraceBody:

@@ -12,6 +12,8 @@ that the sender gives is stored once: the same record again gets its answer agai
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from medloop.contracts import (
     AuditEvent,
@@ -25,16 +27,17 @@ from medloop.contracts import (
     utc_now,
 )
 from medloop.contracts.base import iso_utc
-from medloop.contracts.feedback import FeedbackType
+from medloop.contracts.feedback import FAULT_AXES, FeedbackType
 from medloop.contracts.polarity import polarity, stored_type
 from medloop.errors import InputError
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
 from medloop.feedback.submit.doubt import Doubt
 from medloop.feedback.submit.flags import FlaggedAnswer, critical_flags, flagged_answers
 from medloop.feedback.submit.phi_scan import PhiScan
+from medloop.feedback.submit.sender import FROM_QUEUE, NO_TRACE, RatingBody, Sender, brings_texts, check_exchange, check_sender
 from medloop.privacy.consent import subject_of
 from medloop.store.db import Store
-from medloop.store.records import crud, review_queue, users
+from medloop.store.records import crud, shown_items, workspace_settings
 from medloop.store.records.write_request import Json, Lookup, LookupResults, NewRows, WriteRequest
 from medloop.store.tables import natural_id, quarantine
 
@@ -45,11 +48,7 @@ CONTRACTS: dict[type[SubmissionBody], type[Contract]] = {
     TraceBody: Trace,
 }
 RESERVED = ("cor_", "inc_", "case_", "qi_", "sub_")  # ids of other things
-RatingBody = FeedbackBody | PreferenceBody | CorrectionBody
-NO_TRACE = "There is no trace with this trace_id"
-FROM_QUEUE = "Rate only what the queue shows you"
 OWN_ID = "Send the id that you received for it"
-ADD_USER = "Send the name or the id of a user; add one with: medloop users add NAME --role clinician --no-password"
 NOT_USED = (
     "This record has no consent to training, so nothing will be trained on it; it counts only in the numbers. "
     'To change that, send it again with "consent": ["training"] and "supersedes": "{}".'
@@ -60,18 +59,10 @@ NO_EXCHANGE = (
 )
 
 
-@dataclass(frozen=True)
-class Sender:
-    """Who sends. Programs pass on what clinicians say and may name them; a person speaks only for themselves."""
-
-    user_id: str
-    speaks_for_others: bool = False
-    by_queue: bool = False  # may speak only of traces that the queue has shown; else an id would open any trace's text
-
-
 def prepare_submission(store: Store, body: SubmissionBody, sender: Sender, *, key: str | None = None) -> WriteRequest:
     """The submission of one body. What only the store knows (does the trace exist?) is checked when the rows are built."""
-    clinician = _check_sender(store, body, sender)
+    clinician = check_sender(store, body, sender)
+    _check_axes(store, body)
     _check_given_id(store, body)
     scan = PhiScan(list(_sent_texts(body)))
 
@@ -92,27 +83,19 @@ def feedback_type_of(body: FeedbackBody) -> FeedbackType | None:
     return body.feedback_type or stored_type(polarity(thumb=body.thumb, stars=body.rating, critical=body.critical))
 
 
-def _check_sender(store: Store, body: SubmissionBody, sender: Sender) -> str | None:
-    """Who judged, as a user's id; None where a program names nobody."""
-    if isinstance(body, TraceBody):
-        return None
-    if sender.by_queue and body.trace_id is not None and not review_queue.was_shown(store, body.trace_id, sender.user_id):
-        raise InputError(NO_TRACE, FROM_QUEUE)
-    if body.clinician_id is None:
-        return None if sender.speaks_for_others else sender.user_id
-    user_id = sender.user_id if body.clinician_id == sender.user_id else users.find_user_id(store, body.clinician_id)
-    if user_id != sender.user_id and not sender.speaks_for_others:
-        raise InputError("clinician_id names somebody else", "Leave it out: you are stored as the author of what you send")
-    if user_id is None:
-        raise InputError("clinician_id names nobody: there is no such user", ADD_USER)
-    return user_id
-
-
 def _check_given_id(store: Store, body: SubmissionBody) -> None:
     """One id is one record: not that of another kind, and not one that was erased."""
     given = _given_id(body)
     if given is not None and (given.startswith(RESERVED) or crud.is_taken(store, given, but=CONTRACTS[type(body)])):
         raise InputError(f"This {_id_name(body)} belongs to another record, or to one that was erased", "Send another id")
+
+
+def _check_axes(store: Store, body: SubmissionBody) -> None:
+    """Each workspace has its axes: with names of everybody's own no two ratings could be compared."""
+    if isinstance(body, FeedbackBody | PreferenceBody) and body.axes:
+        known = (*workspace_settings.axes(store), *FAULT_AXES)
+        if not set(body.axes) <= set(known):
+            raise InputError("This workspace does not use one of these axes", f"Use {', '.join(known)}; an admin may add others")
 
 
 def _given_id(body: SubmissionBody) -> str | None:
@@ -143,7 +126,7 @@ def _trace_lookup(body: RatingBody, sender: Sender) -> Lookup | None:
     """
     if body.trace_id is not None:
         return Lookup(Trace, body.trace_id)
-    if isinstance(body, FeedbackBody) and body.user_query is None and body.session_id is not None and sender.speaks_for_others:
+    if isinstance(body, FeedbackBody) and body.user_query is None and body.session_id is not None and sender.is_program:
         return Lookup(Trace, body.session_id, "session_id")
     return None
 
@@ -192,6 +175,9 @@ class _RecordBuilder:
     def rows(self, body: SubmissionBody) -> NewRows:
         self.check_references(body)
         built = self.records(body)
+        if not isinstance(body, TraceBody):
+            trace = self.named_trace(body) if body.trace_id is not None and brings_texts(body) else None
+            check_exchange(self.store, self.sender, built[0], trace, partial(self.own_exchanges, body))
         if (repeated := self.repeated(body, built[0])) is not None:
             return repeated
         flags = critical_flags(self.store, built[0], self.sender.user_id, self.reported(built[0]))
@@ -248,6 +234,14 @@ class _RecordBuilder:
             before = self.known.rows.get(Lookup(CONTRACTS[type(body)], body.supersedes))
             if before is None or before.recorded_by != self.sender.user_id:
                 raise InputError("'supersedes' does not name an earlier record of yours of this kind", OWN_ID)
+
+    def own_exchanges(self, body: RatingBody) -> list[tuple[str, ...]]:
+        """What the sender's own records are about that the body names: the one it replaces, and the rating it corrects."""
+        lookups = [Lookup(CONTRACTS[type(body)], body.supersedes)] if body.supersedes is not None else []
+        if isinstance(body, CorrectionBody) and body.feedback_id is not None:
+            lookups.append(Lookup(Feedback, body.feedback_id))
+        records: list[Any] = [self.known.record(lookup.kind, lookup) for lookup in lookups]
+        return [record.exchange for record in records if record is not None and record.recorded_by == self.sender.user_id]
 
     def records(self, body: SubmissionBody) -> list[Contract]:
         """The record of the body first, then its correction."""
@@ -332,8 +326,8 @@ class _RecordBuilder:
         queue removed do not come back in the record; programs, and clinicians who opened the trace itself, get its own text."""
         conversation = trace.conversation
         shown = None
-        if not self.sender.speaks_for_others:
-            shown = review_queue.content_shown_to(self.store, trace.trace_id, self.sender.user_id)
+        if not self.sender.is_program:
+            shown = shown_items.content_shown_to(self.store, trace.trace_id, self.sender.user_id)
         if shown is not None:
             conversation = Conversation(messages=(*shown.prompt, Message(role="assistant", content=shown.answers[0])))
         elif self.sender.by_queue:

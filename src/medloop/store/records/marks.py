@@ -24,6 +24,7 @@ from medloop.store.records.polarity_sql import polarity_column
 from medloop.store.records.quarantine import withheld
 from medloop.store.tables import (
     natural_id,
+    queue_items,
     queue_turns,
     rlhf_corrections,
     rlhf_feedback,
@@ -62,6 +63,8 @@ class FeedbackMark:
     shown_first: str | None = None
     models: tuple[str | None, str | None] = (None, None)
     model_version: str | None = None
+    adjudicates: bool = False  # a senior's verdict on a disputed item
+    expected: str | None = None  # the better answer, where the item checks its raters
 
     @property
     def chose_first(self) -> bool | None:
@@ -126,8 +129,10 @@ def _select(kind: Kind) -> Any:
     table = TABLES[kind]
     names = [name for name in _COLUMNS if name in table.c]
     id_column = table.c[natural_id(table)]
-    query = select(table.c.id, id_column.label("record_id"), queue_turns.c.item_id, *(table.c[name] for name in names))
-    return query.outerjoin(queue_turns, queue_turns.c.record_id == id_column)
+    turn = (queue_turns.c.item_id, queue_turns.c.adjudicates, queue_items.c.expected)
+    query = select(table.c.id, id_column.label("record_id"), *turn, *(table.c[name] for name in names))
+    query = query.outerjoin(queue_turns, queue_turns.c.record_id == id_column)
+    return query.outerjoin(queue_items, queue_items.c.item_id == queue_turns.c.item_id)
 
 
 def _from(query: Any, table: Table, span: TimeSpan) -> Any:
@@ -143,7 +148,8 @@ def _mark(kind: Kind, row: Row[Any]) -> FeedbackMark:
         kind=kind, row=row.id, record_id=row.record_id, rater=values["clinician_id"] or values["recorded_by"],
         sender=values["recorded_by"], unit=values["item_id"] or values["trace_id"], consent=tuple(values["consent"]),
         axes=values.get("axes") or {}, critical=bool(values.get("critical")),
-        models=(values.get("model_a"), values.get("model_b")), **{name: values[name] for name in names if name in values},
+        models=(values.get("model_a"), values.get("model_b")), adjudicates=bool(values["adjudicates"]),
+        expected=values["expected"], **{name: values[name] for name in names if name in values},
     )  # fmt: skip
 
 

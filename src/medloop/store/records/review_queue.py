@@ -165,7 +165,7 @@ def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
     with store.write() as conn:
         ask = _searched(store, conn, ask)
         while (item := _held(conn, ask) or _dispute(conn, ask) or _fresh(conn, ask) or _old(conn, ask)) is not None:
-            content = _opened(store, conn, item)
+            content = open_content(store, conn, item)
             if not _withdrawn(conn, item, content):
                 break
             ask = replace(ask, without=(*ask.without, item.item_id))
@@ -188,7 +188,7 @@ def _searched(store: Store, conn: Connection, ask: LeaseRequest) -> LeaseRequest
         return ask
     query = select(items).where(items.c.state != "done", *_fits(ask)).order_by(items.c.priority.desc(), items.c.id)
     rows = conn.execute(query.limit(SEARCHED)).all()
-    matches = [row.item_id for row in rows if _has_words(_opened(store, conn, row), ask.words)]
+    matches = [row.item_id for row in rows if _has_words(open_content(store, conn, row), ask.words)]
     detail = {"rows": len(rows), "matches": len(matches)}  # never the words: they may name somebody
     audit.append(conn, AuditEvent(actor=ask.rater, action="queue_items.search", subject=items.name, detail=detail))
     return replace(ask, only=tuple(matches))
@@ -209,7 +209,7 @@ def count_left(store: Store, ask: LeaseRequest) -> int:
         return sum(int(conn.execute(select(func.count()).select_from(query.subquery())).scalar_one()) for query in queries)
 
 
-def _opened(store: Store, conn: Connection, item: Row[Any]) -> QueueContent:
+def open_content(store: Store, conn: Connection, item: Row[Any]) -> QueueContent:
     return QueueContent.model_validate_json(decrypt_row(items, item, store.keys.reading(conn, item.key_id))["content"])
 
 
@@ -232,26 +232,10 @@ def leased_item(store: Store, item_id: str, rater: str) -> LeasedItem:
     """The item as this rater saw it, for their verdict. The audit line about the reading was written with the lease."""
     with store.read() as conn:
         item, turn = turn_of(conn, item_id, rater)
-        content = _opened(store, conn, item)
+        content = open_content(store, conn, item)
         if _withdrawn(conn, item, content):
             raise UnknownItemError("This item is not assigned to you", "Ask for the next one")
     return _leased(item, content, until=turn.until, shown_first=turn.shown_first, adjudicates=turn.adjudicates)
-
-
-def content_shown_to(store: Store, trace_id: str, rater: str) -> QueueContent | None:
-    """What this rater saw of the trace, scrubbed; None if they may not see it. `answers[0]` is the trace's answer."""
-    query = select(items).join(turns, turns.c.item_id == items.c.item_id).where(~withheld(items.c.trace_id))
-    mine = (turns.c.rater == rater, items.c.trace_id == trace_id)
-    with store.read() as conn:
-        row = conn.execute(query.where(*mine).order_by(turns.c.id.desc()).limit(1)).first()
-        return None if row is None else _opened(store, conn, row)
-
-
-def was_shown(store: Store, trace_id: str, rater: str) -> bool:
-    """Whether this rater has or had a turn at an item about the trace, and may still see the trace."""
-    query = select(turns.c.id).join(items, turns.c.item_id == items.c.item_id).where(~withheld(items.c.trace_id))
-    with store.read() as conn:
-        return conn.execute(query.where(turns.c.rater == rater, items.c.trace_id == trace_id).limit(1)).first() is not None
 
 
 def turns_of(store: Store, rater: str) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """The raters' verdicts on an item of the queue: finish a turn, skip it, and settle the item.
 
-A verdict is a record that was submitted like any other; the turn stores its id. When all turns are finished, the item is done or
+A verdict is a record that was submitted like any other, about the item's trace, question and answers and nothing else; the turn
+stores its id. When all turns are finished, the item is done or
 disputed. A senior who has not seen a disputed item settles it. Every step is one write.
 """
 
@@ -11,16 +12,20 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, or_, select, update
 
-from medloop.contracts import AuditEvent
+from medloop.contracts import AuditEvent, Correction, Feedback, Preference
+from medloop.contracts.feedback import same_texts
+from medloop.contracts.queue import QueueContent
 from medloop.errors import InputError
 from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.records.review_queue import LapsedError, UnknownItemError, turn_of
+from medloop.store.records.crud import TABLES, from_rows
+from medloop.store.records.review_queue import LapsedError, UnknownItemError, open_content, turn_of
+from medloop.store.tables import id_column, withdrawals
 from medloop.store.tables import queue_items as items
 from medloop.store.tables import queue_turns as turns
-from medloop.store.tables import rlhf_corrections, rlhf_feedback, rlhf_preferences
 
-RECORDS = {"rate": rlhf_feedback, "compare": rlhf_preferences, "correct": rlhf_corrections}
+Judgement = Feedback | Preference | Correction
+RECORDS: dict[str, type[Judgement]] = {"rate": Feedback, "compare": Preference, "correct": Correction}
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ def finish(
         if turn.state == "done" and turn.record_id == record_id:
             return str(item.state)
         _check_seat(conn, item, turn, now)
-        _check_record(conn, item, turn, record_id)
+        _check_record(store, conn, item, turn, record_id)
         own = and_(turns.c.item_id == item_id, turns.c.rater == rater)
         conn.execute(update(turns).where(own).values(state="done", record_id=record_id, until=now))
         state = _after(conn, item, turn, agreed)
@@ -76,11 +81,18 @@ def _check_seat(conn: Connection, item: Row[Any], turn: Row[Any], now: datetime)
         raise LapsedError("Your time for this item ran out, so it went to another reviewer", "Ask for the next one")
 
 
-def _check_record(conn: Connection, item: Row[Any], turn: Row[Any], record_id: str) -> None:
-    table = RECORDS[item.kind]
-    row = conn.execute(select(table).where(table.c[_id_name(item.kind)] == record_id)).first()
+def _check_record(store: Store, conn: Connection, item: Row[Any], turn: Row[Any], record_id: str) -> None:
+    contract = RECORDS[item.kind]
+    table = TABLES[contract]
+    row = conn.execute(select(table).where(id_column(table) == record_id)).first()
     if row is None or row.recorded_by != turn.rater:
         raise InputError("The record named as your verdict is not yours", "Send the rating first, then pass its id")
+    (record,) = from_rows(store, conn, contract, [row])
+    _check_exchange(record, item, open_content(store, conn, item))
+    newer = select(table.c.id).where(table.c.recorded_by == turn.rater, table.c.supersedes == record_id)
+    withdrawn = select(withdrawals.c.id).where(withdrawals.c.record_id == record_id)
+    if any(conn.execute(query.limit(1)).first() is not None for query in (newer, withdrawn)):
+        raise InputError("You have taken this record back or replaced it", "Pass the id of the newer one")
     if item.kind == "compare" and row.shown_first != turn.shown_first:
         raise InputError("The record has another order than was shown", "Send the item's own value of shown_first")
     other_turn = conn.execute(select(turns.c.id).where(turns.c.record_id == record_id)).first()
@@ -88,8 +100,15 @@ def _check_record(conn: Connection, item: Row[Any], turn: Row[Any], record_id: s
         raise InputError("This record is already the verdict on another item", "Send one record per item")
 
 
-def _id_name(kind: str) -> str:
-    return str(RECORDS[kind].columns.keys()[1])
+def _check_exchange(record: Judgement, item: Row[Any], content: QueueContent) -> None:
+    """A verdict is about the item and nothing else. A comparison has two traces and may name none."""
+    traces = (item.trace_id, None) if item.kind == "compare" else (item.trace_id,)
+    if record.trace_id not in traces:
+        raise InputError("This record is not about the item's trace", "Send one with the trace_id of the item")
+    if not same_texts(record.exchange, content.exchange):
+        raise InputError(
+            "This record is about another question or another answer than the item", "Judge the item as you received it"
+        )
 
 
 def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[str, Sequence[TurnVerdict]], bool]) -> str:
@@ -103,10 +122,10 @@ def _after(conn: Connection, item: Row[Any], turn: Row[Any], agreed: Callable[[s
 
 def _verdicts(conn: Connection, item: Row[Any]) -> list[TurnVerdict]:
     """The verdicts of the finished turns, oldest first; only columns that are not encrypted."""
-    table = RECORDS[item.kind]
+    table = TABLES[RECORDS[item.kind]]
     names = [name for name in ("rating", "thumb", "feedback_type", "critical", "preferred") if name in table.c]
     query = select(turns.c.rater, turns.c.record_id, turns.c.adjudicates, *(table.c[name] for name in names))
-    query = query.join(table, table.c[_id_name(item.kind)] == turns.c.record_id)
+    query = query.join(table, id_column(table) == turns.c.record_id)
     rows = conn.execute(query.where(turns.c.item_id == item.item_id, turns.c.state == "done").order_by(turns.c.id)).all()
     return [TurnVerdict(**dict(row._mapping) | {"critical": _flag(row._mapping.get("critical"))}) for row in rows]
 

@@ -3,20 +3,21 @@
 A trigger's evidence has the newest row number of each table. The next trigger counts from there, so no record counts twice.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
 from medloop.contracts import AuditEvent
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.files.lock import locked_file
 from medloop.store.records.marks import TABLES, Kind, newest_row_numbers
-from medloop.store.tables import quarantine, retrain_triggers, rlhf_feedback, rlhf_preferences
+from medloop.store.tables import id_column, quarantine, retrain_triggers, rlhf_feedback, rlhf_preferences, withdrawals
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,17 @@ class Trigger:
 
 @dataclass(frozen=True)
 class NewRecords:
-    """What came in since the last trigger; takes three index lookups."""
+    """What came in since the last trigger. `flags` are the critical flags of each rater, without those that were taken back."""
 
     since: Trigger | None
     seen: dict[Kind, int]
     newest: dict[Kind, int]
-    critical: int
+    flags: dict[str, int]
     waiting_since: datetime | None = None  # the last trigger, else the first record
+
+    @property
+    def critical(self) -> int:
+        return sum(self.flags.values())
 
     @property
     def rows(self) -> int:
@@ -53,15 +58,26 @@ def _news(conn: Connection) -> NewRecords:
     last = conn.execute(select(retrain_triggers).order_by(retrain_triggers.c.id.desc()).limit(1)).first()
     known = last.evidence["rows"] if last is not None else {}
     seen: dict[Kind, int] = {kind: int(known.get(kind, 0)) for kind in TABLES}
-    flagged = select(func.count()).where(rlhf_feedback.c.id > seen["feedback"], rlhf_feedback.c.critical)
-    harmful = func.json_array_length(rlhf_preferences.c.critical) > 0
-    compared = select(func.count()).where(rlhf_preferences.c.id > seen["preference"], harmful)
     newest = newest_row_numbers(conn)
     # An erasure can remove the newest rows. Row numbers are never reused, so no new row is missed.
     newest = {kind: max(n, seen[kind]) for kind, n in newest.items()}
-    critical = sum(int(conn.execute(query).scalar_one()) for query in (flagged, compared))
     since = _first_received(conn) if last is None else last.timestamp
-    return NewRecords(None if last is None else _trigger(last), seen, newest, critical, since)
+    return NewRecords(None if last is None else _trigger(last), seen, newest, _flags(conn, seen), since)
+
+
+def _flags(conn: Connection, seen: dict[Kind, int]) -> dict[str, int]:
+    """By rater, the new critical flags. A record that names nobody is by the user who sent it."""
+    flags: Counter[str] = Counter()
+    harmful = func.json_array_length(rlhf_preferences.c.critical) > 0
+    flagged: dict[Kind, Any] = {"feedback": rlhf_feedback.c.critical, "preference": harmful}
+    for kind, is_flag in flagged.items():
+        table = TABLES[kind]
+        new, record_id = table.c.id > seen[kind], id_column(table)
+        replaced = select(table.c.supersedes).where(new, table.c.supersedes.is_not(None))
+        counted = and_(new, is_flag, record_id.not_in(select(withdrawals.c.record_id)), record_id.not_in(replaced))
+        rater = func.coalesce(table.c.clinician_id, table.c.recorded_by, record_id)
+        flags.update({name: int(n) for name, n in conn.execute(select(rater, func.count()).where(counted).group_by(rater))})
+    return dict(flags)
 
 
 def _first_received(conn: Connection) -> datetime | None:

@@ -28,6 +28,7 @@ from medloop.store.tables import api_keys, sessions, users
 
 Role = Literal["clinician", "annotator", "engineer", "auditor", "admin"]
 ROLES: tuple[str, ...] = get_args(Role)
+RATERS = ("clinician", "annotator")
 # What a key may do, as far as its user's role allows it. A browser session has all scopes.
 SCOPES = {
     "feedback:write": "send ratings, choices, corrections and traces", "feedback:read": "list and export records",
@@ -64,6 +65,7 @@ class ApiKey:
     expires: datetime | None
     last_used: datetime | None
     revoked: datetime | None
+    speaks_for: tuple[str, ...] = ()  # names of the clinicians whom it may name
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Credential:
     via: Literal["key", "session"]
     csrf: str = ""
     stale: bool = False  # `mark_used` should update its stored time
+    speaks_for: frozenset[str] = frozenset()  # ids of the clinicians whom a program's key may name
 
 
 def digest(text: str) -> str:
@@ -177,8 +180,15 @@ def _check_length(password: str) -> str:
 # Keys
 
 
-def new_key(store: Store, user: User, *, scopes: Sequence[str] = (), expires: datetime | None = None, actor: str) -> str:
-    """Make a key and return its text, which cannot be read again. Without scopes it may do what the user's role may do."""
+def new_key(
+    store: Store, user: User, *, scopes: Sequence[str] = (), expires: datetime | None = None, speaks_for: Sequence[User] = (),
+    actor: str,
+) -> str:  # fmt: skip
+    """Make a key and return its text, which cannot be read again. Without scopes it may do what the user's role may do.
+
+    A program's key may pass on what the clinicians in `speaks_for` say, and nobody else's.
+    """
+    _check_speaks_for(user, speaks_for)
     unknown = sorted(set(scopes) - set(SCOPES))
     if unknown:
         raise InputError(f"There is no scope '{unknown[0][:64]}'", f"Scopes are {', '.join(SCOPES)}")
@@ -186,17 +196,34 @@ def new_key(store: Store, user: User, *, scopes: Sequence[str] = (), expires: da
     text = f"mlk_{key_id}_{secrets.token_urlsafe(32)}"
     row = {"api_key_id": key_id, "user_id": user.user_id, "sha256": digest(text), "created": utc_now(), "expires": expires}
     with store.write() as conn:
-        conn.execute(insert(api_keys).values(**row, scopes=sorted(set(scopes) or set(SCOPES))))
-        _note(conn, actor, "api_keys.add", key_id, user=user.user_id)
+        named = sorted({person.user_id for person in speaks_for})
+        conn.execute(insert(api_keys).values(**row, scopes=sorted(set(scopes) or set(SCOPES)), speaks_for=named))
+        _note(conn, actor, "api_keys.add", key_id, user=user.user_id, **({"speaks_for": ", ".join(named)} if named else {}))
     return text
+
+
+def _check_speaks_for(user: User, speaks_for: Sequence[User]) -> None:
+    if speaks_for and user.role in RATERS:
+        raise InputError(f"{user.name} is a person ({user.role}) and speaks only for themselves", "Use a key of an engineer")
+    for person in speaks_for:
+        if person.role != "clinician" or person.disabled:
+            state = "disabled" if person.disabled else f"a user with the role {person.role}"
+            raise InputError(
+                f"{person.name} is {state}; a key may speak only for clinicians", "Annotators answer through the review queue"
+            )
 
 
 def list_keys(store: Store) -> list[ApiKey]:
     query = select(api_keys, users.c.name).join(users, users.c.user_id == api_keys.c.user_id).order_by(api_keys.c.id)
     with store.read() as conn:
         rows = conn.execute(query).all()
+    known = names(store)
     return [
-        ApiKey(r.api_key_id, r.name, tuple(r.scopes), r.created, r.expires, r.last_used, r.revoked) for r in rows
+        ApiKey(
+            r.api_key_id, r.name, tuple(r.scopes), r.created, r.expires, r.last_used, r.revoked,
+            tuple(known[user_id] for user_id in r.speaks_for),
+        )
+        for r in rows
     ]  # fmt: skip
 
 
@@ -219,7 +246,8 @@ def find_key(store: Store, text: str) -> Credential | None:
     if row is None or row.user_disabled or row.revoked is not None or (row.expires is not None and row.expires <= now):
         return None
     stale = row.last_used is None or now - row.last_used >= MARK_USED_EVERY
-    return Credential(row.api_key_id, _user_of(row), frozenset(row.scopes), "key", stale=stale)
+    scopes, speaks_for = frozenset(row.scopes), frozenset(row.speaks_for)
+    return Credential(row.api_key_id, _user_of(row), scopes, "key", stale=stale, speaks_for=speaks_for)
 
 
 # Sessions

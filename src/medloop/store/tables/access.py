@@ -23,7 +23,9 @@ api_keys = new_table(
     Column("user_id", String, ForeignKey("users.user_id"), nullable=False, index=True),
     Column("sha256", String(64), nullable=False, unique=True), Column("scopes", JSON, nullable=False),
     Column("created", UtcDateTime, nullable=False), Column("expires", UtcDateTime),
-    Column("last_used", UtcDateTime, info={UNSIGNED: True}), Column("revoked", UtcDateTime), mac(),
+    Column("last_used", UtcDateTime, info={UNSIGNED: True}), Column("revoked", UtcDateTime),
+    Column("speaks_for", JSON, nullable=False),  # ids of the clinicians whom it may name
+    mac(),
 )  # fmt: skip
 
 sessions = new_table(

@@ -30,6 +30,7 @@ queue_items = new_table(
     Column("language", String, nullable=False),
     Column("raters", Integer, nullable=False),
     Column("state", String, nullable=False),
+    Column("expected", String(1)),  # the better answer of an item that checks its raters; they never see it
     timestamp(),
     processed(),
     key_id(),

@@ -32,7 +32,7 @@ def _parse(values: Mapping[str, str], target: ReviewTarget | None, t: Translator
         return {"better": t("choose_one")}
     first = target.shown_first or "a"
     side = {"first": first, "second": "b" if first == "a" else "a", "tie": "tie"}
-    axes = {name: side.get(values.get(f"axis_{name}", "")) for name in fields.AXES}
+    axes = {name: side.get(place) for name, place in fields.axis_fields(values)}
     flagged = [side[place] for place in ("first", "second") if values.get(f"critical_{place}") == "yes"]
     response_a, response_b = target.in_store_order
     body = {

@@ -17,11 +17,16 @@ from medloop.contracts import Interval, utc_now
 from medloop.feedback.insight import alerts
 from medloop.feedback.insight.alerts import Alert
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
+from medloop.feedback.insight.skill import RaterSkill
 from medloop.feedback.insight.trained import TrainedResult
 from medloop.feedback.review import queue
+from medloop.feedback.trigger import NEVER, check_trigger, trigger_config
+from medloop.jobs.retrain import pending_jobs
+from medloop.store.db import Store
 from medloop.store.records import quarantine
 from medloop.store.records.incident_rows import IncidentFilter, list_incidents
-from medloop.web.people import People
+from medloop.store.records.triggers import newest_trigger
+from medloop.web.people import People, skills_of
 from medloop.web.render import Figure, show, translator_of
 from medloop.web.words import Translator
 
@@ -67,6 +72,8 @@ def _show(request: Request, caller: Caller, days: int) -> Response:
     context["tiles"] = _tiles(metrics, waiting, quarantine.count(store), t)
     context["trained"] = _trained(metrics, t)
     context["figures"] = [figure for draw in (_volume, _stars, _agreement) if (figure := draw(metrics, t)) is not None]
+    context["trigger"] = _trigger(store)
+    context["voters"] = _voters(request, who) if caller.role in TOLD_NAMES else []
     context["alerts"] = _alerts(metrics.alerts, who, t) if caller.role in TOLD_NAMES else []  # they name people
     return show(request, caller, "dashboard.html", **context)
 
@@ -80,6 +87,19 @@ def _measured(request: Request, days: int) -> FeedbackMetrics:
         cache.clear()
         cache[days] = (time.monotonic(), metrics)
     return metrics
+
+
+def _trigger(store: Store) -> dict[str, Any]:
+    """Where the retrain trigger stands; nothing is started."""
+    config = trigger_config(store.settings)
+    check = check_trigger(store, config, pending=bool(pending_jobs(store.settings)), write=False)
+    return {"check": check, "config": config, "last": newest_trigger(store), "counts_records": config.every < NEVER}
+
+
+def _voters(request: Request, who: People) -> list[tuple[str, RaterSkill]]:
+    """Who votes on what a dataset says, and what each vote weighs; the greatest weight first."""
+    skills = skills_of(request)
+    return sorted(((who(rater), skill) for rater, skill in skills.items()), key=lambda row: (-row[1].weight, row[0]))
 
 
 def _tiles(metrics: FeedbackMetrics, waiting: int, held: int, t: Translator) -> list[Tile]:

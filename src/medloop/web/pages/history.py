@@ -13,6 +13,7 @@ from medloop.contracts import Correction, Feedback, Preference
 from medloop.contracts.base import Timestamp
 from medloop.contracts.feedback import FAULT_AXES
 from medloop.store.records.history import OwnRecord, own_records
+from medloop.web.people import skills_of
 from medloop.web.render import show, translator_of
 from medloop.web.review.flow import saved_notice
 from medloop.web.review.targets import PAGE_OF
@@ -42,7 +43,8 @@ def history_page(request: Request, caller: Rater, before: Timestamp | None = Non
     records = own_records(store_of(request), caller.user_id, before=before, limit=PAGE_SIZE)
     older = records[-1].timestamp.isoformat() if len(records) == PAGE_SIZE else ""
     entries = [_entry(record, translator_of(request)) for record in records]
-    context: dict[str, Any] = {"entries": entries, "older": older, "paged": before is not None}
+    skill = skills_of(request).get(caller.user_id)
+    context: dict[str, Any] = {"entries": entries, "older": older, "paged": before is not None, "skill": skill}
     return show(request, caller, "history.html", saved=saved_notice(request, caller), **context)
 
 

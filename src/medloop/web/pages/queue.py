@@ -10,6 +10,7 @@ from medloop.api.deps import store_of
 from medloop.api.policy import NotFoundError
 from medloop.contracts import utc_now
 from medloop.feedback.review import queue
+from medloop.store.records.crud import TABLES
 from medloop.store.records.review_queue import LapsedError
 from medloop.store.records.review_verdicts import RECORDS
 from medloop.store.records.withdrawals import TooLateError, withdraw
@@ -59,7 +60,7 @@ def undo(request: Request, caller: Rater, form: FormFields) -> Response:
         raise NotFoundError("There is nothing to undo")
     critical = {"critical": "yes"} if form.get("critical") == "yes" else {}
     try:
-        item_id = withdraw(store_of(request), RECORDS[kind], record_id, caller.user_id, now=utc_now())
+        item_id = withdraw(store_of(request), TABLES[RECORDS[kind]], record_id, caller.user_id, now=utc_now())
     except TooLateError:
         return redirect(back_address(form, {"saved": "late", **critical}))
     target = {"item": item_id, **queue_view(form).fields} if item_id else {"again": record_id}

@@ -6,7 +6,6 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from medloop.contracts.feedback import FAULT_AXES
 from medloop.feedback.submit.bodies import FeedbackBody
 from medloop.web.render import FormFields
 from medloop.web.review import form as fields
@@ -32,8 +31,8 @@ def _parse(values: Mapping[str, str], target: ReviewTarget | None, t: Translator
     body |= {"thumb": values.get("thumb") or None, "rating": fields.stars_field(values, "rating")}
     body |= {"comments": fields.text_field(values, "comments"), "critical": values.get("critical") == "yes"}
     body |= {"consent": fields.consent_field(values)}
-    named = (*fields.AXES, *FAULT_AXES)
-    body["axes"] = {name: stars for name in named if (stars := fields.stars_field(values, f"axis_{name}")) is not None}
+    names = [name for name, _ in fields.axis_fields(values)]
+    body["axes"] = {name: stars for name in names if (stars := fields.stars_field(values, f"axis_{name}")) is not None}
     empty = not body["axes"] and not body["critical"] and all(body[name] is None for name in ("thumb", "rating", "comments"))
     errors = fields.missing_texts(values, target, t) | ({"thumb": t("say_something")} if empty else {})
     return errors or fields.validated(FeedbackBody, body, t)

@@ -23,13 +23,13 @@ from medloop.feedback.review import queue
 from medloop.feedback.review.queue import ANY_QUESTION, QuestionSearch
 from medloop.feedback.submit import submit
 from medloop.feedback.submit.bodies import CorrectionBody
+from medloop.feedback.submit.sender import Sender
 from medloop.store.records.review_queue import LapsedError, LeasedItem
-from medloop.store.records.workspace_settings import consent_default
+from medloop.store.records.workspace_settings import axes, consent_default
 from medloop.store.records.write_request import KeyReusedError, WriteResult
 from medloop.web.guidelines import read_guidelines
 from medloop.web.render import redirect, show, translator_of
 from medloop.web.review.form import (
-    AXES,
     KEY_LENGTH,
     Errors,
     ReviewBody,
@@ -83,6 +83,7 @@ class SavedNotice:
     change: str = ""  # the address where the record can be changed
     why: tuple[str, ...] = ()  # the reasons for which the queue had chosen it
     undo: Mapping[str, str] = field(default_factory=dict)  # the hidden fields of the button that takes it back
+    lapsed: bool = False  # it is stored, but is not the verdict on the item
 
 
 def saved_notice(request: Request, caller: Caller) -> SavedNotice | None:
@@ -99,7 +100,7 @@ def saved_notice(request: Request, caller: Caller) -> SavedNotice | None:
     undo = {"csrf": caller.csrf, "kind": kind, "record": record_id, "back": back, **queue_view(fields).fields}
     undo |= {"critical": "yes"} if critical else {}
     change = f"/web/{kind}?{urlencode({'again': record_id})}" + ("#f-consent" if fate == "no_consent" else "")
-    return SavedNotice(fate, critical, change, why, undo)
+    return SavedNotice(fate, critical, change, why, undo, lapsed=fields.get("settled") == "no")
 
 
 def is_senior(caller: Caller) -> bool:
@@ -176,10 +177,9 @@ async def submit_form(request: Request, caller: Caller, kind: ReviewKind, parse:
         code, message = _refusal(error, t)
         return draw_form(request, caller, kind, replace(form, errors={"": message}), target, code=code, view=view)
     record_id = stored.answer[f"{RECORD_OF[kind]}_id"]
-    if target is not None and target.item_id is not None:
-        await _finish_item(request, caller, target.item_id, record_id)
+    settles = target is None or target.item_id is None or await _finish_item(request, caller, target.item_id, record_id)
     why = _reasons(target.item) if target and target.item else ()
-    response = redirect(_next_address(kind, hidden, record_id, stored, body, why))
+    response = redirect(_next_address(kind, hidden, record_id, stored, body, why, settles=settles))
     remember_consent(request, caller, response, body.consent)
     return response
 
@@ -192,24 +192,27 @@ def _newly_flagged(values: Mapping[str, str], target: ReviewTarget | None) -> bo
 
 async def _store(request: Request, caller: Caller, body: ReviewBody, once: str) -> WriteResult:
     check_rate(request, caller)
-    sender = submit.Sender(caller.user_id, by_queue=caller.role == "annotator")
+    sender = Sender(caller.user_id, by_queue=caller.role == "annotator")
     return await writer_of(request).submit(submit.prepare_submission(store_of(request), body, sender, key=f"web:{once}"))
 
 
-async def _finish_item(request: Request, caller: Caller, item_id: str, record_id: str) -> None:
-    """The rating is stored whatever happens here; if the reservation has run out, it is ordinary feedback."""
+async def _finish_item(request: Request, caller: Caller, item_id: str, record_id: str) -> bool:
+    """Whether it is the verdict on the item. It is stored in any case; if the reservation has run out, as ordinary feedback."""
     try:
         await run_in_threadpool(queue.finish, store_of(request), item_id, caller.user_id, record_id)
     except (LapsedError, InputError):
-        return
+        return False
+    return True
 
 
 def _next_address(
-    kind: ReviewKind, hidden: Mapping[str, str], record_id: str, stored: WriteResult, body: ReviewBody, why: Sequence[str]
-) -> str:
+    kind: ReviewKind, hidden: Mapping[str, str], record_id: str, stored: WriteResult, body: ReviewBody, why: Sequence[str],
+    *, settles: bool,
+) -> str:  # fmt: skip
     use = "waiting" if "training" in body.consent else "evaluation" if body.consent else "no_consent"
     saved = {"saved": "quarantined" if stored.answer["quarantined"] else use, "kind": kind, "record": record_id}
     saved |= {"why": " ".join(why)} if why else {}
+    saved |= {} if settles else {"settled": "no"}
     saved |= {"critical": "yes"} if "incident_id" in stored.answer else {}
     return back_address(hidden, saved)
 
@@ -242,7 +245,7 @@ def draw_form(
         "kind": kind,
         "form": form,
         "target": target,
-        "axes": AXES,
+        "axes": axes(store_of(request)),
         "faults": FAULT_AXES,
         "own": own,
         "note": note,

@@ -21,7 +21,6 @@ from medloop.store.records.workspace_settings import FORM_PURPOSES
 from medloop.web.review.targets import ReviewTarget
 from medloop.web.words import Translator
 
-AXES = ("correctness", "safety", "completeness", "clarity", "empathy")
 FIELD_OF = {"user_query": "question", "agent_response": "answer", "prompt": "question", "original": "answer"}  # by body field
 CONSENT_COOKIE = "medloop_consent"
 KEY_LENGTH = 64  # the longest key that a form may bring back
@@ -43,11 +42,16 @@ class ReviewForm:
 
     @property
     def has_axes(self) -> bool:
-        return any(self.values.get(f"axis_{name}") for name in AXES)
+        return any(value for name, value in axis_fields(self.values) if name not in FAULT_AXES)
 
     @property
     def has_faults(self) -> bool:
         return any(self.values.get(f"axis_{name}") for name in FAULT_AXES)
+
+
+def axis_fields(values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The axes of a form with what was chosen; which there are is up to the workspace."""
+    return [(name.removeprefix("axis_"), value) for name, value in values.items() if name.startswith("axis_")]
 
 
 def new_key() -> str:
@@ -62,7 +66,7 @@ def exchange_fields(values: Mapping[str, str], target: ReviewTarget | None) -> d
     if target.trace_id is not None:
         return {"trace_id": target.trace_id, "supersedes": target.supersedes}
     return {
-        "session_id": target.session_id or target.item_id, "agent_name": target.agent_name or "review queue",
+        "session_id": target.session_id or target.item_id, "agent_name": target.agent_name or "review-queue",
         "user_query": target.question or None, "agent_response": target.answers[0] or None, "model_version": target.models[0],
         "supersedes": target.supersedes,
     }  # fmt: skip

@@ -1,0 +1,196 @@
+"""How far a rater's judgement is trusted: the weight of their vote when a dataset is built.
+
+    votes = Votes()
+    votes.add_unit(marks)                          # the judgements of one answer or pair, one per rater
+    skills = estimate(votes, priors, drifted)      # by rater: accuracy, weight, evidence
+    measure_skill(store)                           # both of these over the whole store
+
+Dawid and Skene (1979) with two rates a rater (how often they see a good answer, how often a bad one), fitted by EM. Three things
+keep it honest. A rater is compared with the others only, never with a majority that they are part of. Where the truth is known (a
+senior settled the item, or it was put into the queue to check raters), it is the truth that counts. And a rater starts with what
+their role is worth: a clinician as if 20 earlier judgements were known, 16 of them right. Agreement that chance explains is worth
+nothing, so whoever likes everything ends at 0.5.
+
+Evidence ages: a judgement counts half after the rater's next 200. After an alarm of drift only later judgements count, and the
+rater starts again as somebody unknown. The weight is the log odds of the accuracy, the share that is optimal for independent
+votes; below an accuracy of 0.55 it is 0, and the vote does not count.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medloop.contracts.polarity import label, polarity
+from medloop.feedback.insight.profiles import RaterTracker
+from medloop.store.db import Store
+from medloop.store.records import marks
+from medloop.store.records.marks import FeedbackMark
+from medloop.store.records.users import list_users
+
+Floats = NDArray[np.float64]
+Prior = tuple[float, float]  # judgements that were right and wrong, as if they had been seen
+PRIORS: dict[str, Prior] = {"clinician": (16.0, 4.0), "annotator": (7.0, 3.0)}  # by role
+UNKNOWN: Prior = (3.0, 2.0)  # programs that name nobody, and raters who are not users
+MOST, LEAST = 0.95, 0.05
+BETTER_THAN_CHANCE = 0.55  # one half is chance; what the role is worth fades only slowly
+HALF_LIFE = 200.0  # judgements of the same rater
+ROUNDS = 30
+
+
+@dataclass(frozen=True)
+class RaterSkill:
+    """`accuracy` is the mean of both rates. `shared` judgements could be compared, with others or, `known` of them, with the
+    truth, of which `right` were right."""
+
+    accuracy: float
+    weight: float
+    shared: int = 0
+    known: int = 0
+    right: int = 0
+    drifted: bool = False
+
+    @property
+    def because(self) -> Literal["drift", "chance", "role", "evidence"]:
+        """What the weight comes from: chance means that the vote does not count, role that there is no evidence yet."""
+        if self.weight <= 0:
+            return "chance"
+        return "drift" if self.drifted else "evidence" if self.shared else "role"
+
+
+@dataclass
+class Votes:
+    """Every judgement that can be compared: 25 bytes each."""
+
+    raters: dict[str, int] = field(default_factory=dict)
+    rater: array[int] = field(default_factory=lambda: array("i"))
+    unit: array[int] = field(default_factory=lambda: array("q"))
+    row: array[int] = field(default_factory=lambda: array("q"))
+    liked: array[int] = field(default_factory=lambda: array("b"))
+    truth: array[int] = field(default_factory=lambda: array("b"))  # 1, 0, or -1 where nobody knows
+    kind: array[int] = field(default_factory=lambda: array("b"))
+    units: int = 0
+
+    def add_unit(self, unit: Sequence[FeedbackMark]) -> None:
+        """Marks of different raters about one unit. Who settled it is not measured by it."""
+        judged = [(mark, value) for mark in unit if (value := _vote(mark)) is not None and mark.rater is not None]
+        settled = [value for mark, value in judged if mark.adjudicates]
+        expected = next((mark.expected for mark in unit if mark.expected is not None), None)
+        truth = int(settled[-1]) if settled else -1 if expected is None else int(expected == "b")
+        others = [(mark, value) for mark, value in judged if not mark.adjudicates]
+        if len(others) < 2 and truth < 0:
+            return
+        for mark, value in others:
+            self.rater.append(self.raters.setdefault(mark.rater or "", len(self.raters)))
+            self.unit.append(self.units)
+            self.row.append(mark.row)
+            self.liked.append(value)
+            self.truth.append(truth)
+            self.kind.append(mark.kind == "feedback")
+        self.units += 1
+
+
+def _vote(mark: FeedbackMark) -> bool | None:
+    """Liked or not, or the second of two answers; None where the judgement takes no side."""
+    if mark.kind == "preference":
+        return bool(mark.choice) if mark.choice in (0, 1) else None
+    return label(polarity(thumb=mark.thumb, stars=mark.rating, critical=mark.critical))
+
+
+def log_odds(accuracy: float) -> float:
+    """The weight of a vote; 0 where the accuracy is no better than chance."""
+    share = min(accuracy, MOST)
+    return float(np.log(share / (1 - share))) if share >= BETTER_THAN_CHANCE else 0.0
+
+
+UNKNOWN_WEIGHT = log_odds(UNKNOWN[0] / sum(UNKNOWN))
+
+
+def estimate(votes: Votes, priors: Mapping[str, Prior], drifted: Mapping[str, int]) -> dict[str, RaterSkill]:
+    """The skill of each rater with a prior or a vote; `drifted` has the row of a rater's last alarm of drift."""
+    names = list(dict.fromkeys([*votes.raters, *priors]))
+    earlier = [UNKNOWN if name in drifted else priors.get(name, UNKNOWN) for name in names]
+    start = np.array(earlier, dtype=np.float64).reshape(-1, 2)
+    rates = np.repeat((start[:, :1] / start.sum(axis=1, keepdims=True)), 2, axis=1)  # (raters, [bad, good])
+    table = _Table.of(votes, {votes.raters[name]: row for name, row in drifted.items() if name in votes.raters})
+    for _ in range(ROUNDS if len(table.rater) else 0):
+        before, rates = rates, table.fit(table.expected(rates), start)
+        if np.abs(rates - before).max() < 1e-4:
+            break
+    known = table.truth >= 0
+    masks = (table.age > 0, known, known & (table.truth == table.liked))
+    shared, checked, right = (np.bincount(table.rater[mask], minlength=len(names)) for mask in masks)
+    accuracy = np.clip(rates.mean(axis=1), LEAST, MOST)
+    return {
+        name: RaterSkill(
+            float(accuracy[n]), log_odds(float(accuracy[n])), int(shared[n]), int(checked[n]), int(right[n]), name in drifted
+        )
+        for n, name in enumerate(names)
+    }
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The votes as columns; `age` is how much each still counts."""
+
+    rater: NDArray[np.int64]
+    unit: NDArray[np.int64]
+    liked: NDArray[np.int64]
+    truth: NDArray[np.int64]
+    age: Floats
+
+    @classmethod
+    def of(cls, votes: Votes, drifted: Mapping[int, int]) -> _Table:
+        columns = (votes.rater, votes.unit, votes.liked, votes.truth, votes.row, votes.kind)
+        rater, unit, liked, truth, row, kind = (np.array(column, dtype=np.int64) for column in columns)
+        age = np.zeros(len(rater))
+        for number in np.unique(rater):
+            own = np.flatnonzero(rater == number)
+            newest_first = own[np.argsort(-row[own], kind="stable")]
+            age[newest_first] = 0.5 ** (np.arange(len(own)) / HALF_LIFE)
+            if number in drifted:  # the alarm comes from ratings, and its row is theirs
+                age[own[(kind[own] == 1) & (row[own] <= drifted[int(number)])]] = 0.0
+        return cls(rater, unit, liked, truth, age)
+
+    def expected(self, rates: Floats) -> Floats:
+        """For each vote, the probability that its unit is good according to everybody else, or to the truth."""
+        bad, good = np.where(rates.mean(axis=1, keepdims=True) > 0.5, rates, 0.5)[self.rater].T  # nobody is turned round
+        own = np.where(self.liked == 1, np.log(good / (1 - bad)), np.log((1 - good) / bad)) * (self.age > 0)
+        others = np.bincount(self.unit, weights=own)[self.unit] - own
+        probability = 1 / (1 + np.exp(-np.clip(others, -30, 30)))
+        return np.where(self.truth >= 0, self.truth, probability)
+
+    def fit(self, probability: Floats, start: Floats) -> Floats:
+        """The two rates of each rater, how often they are right about bad and about good answers.
+
+        Least squares of the votes on the probabilities: where the others are unsure, disagreeing with them says little. What the
+        role is worth counts as judgements of answers that are certainly good, and of as many that are certainly bad.
+        """
+        p, liked, certain = probability, self.liked, start.sum(axis=1) / 2
+
+        def total(values: Floats) -> Floats:
+            return np.asarray(np.bincount(self.rater, weights=values * self.age, minlength=len(start)), dtype=np.float64)
+
+        good, bad, both = total(p * p) + certain, total((1 - p) ** 2) + certain, total(p * (1 - p))
+        liked_good, liked_bad = total(p * liked) + start[:, 0] / 2, total((1 - p) * liked) + start[:, 1] / 2
+        determinant = good * bad - both * both
+        true_likes = (liked_good * bad - liked_bad * both) / determinant
+        false_likes = (liked_bad * good - liked_good * both) / determinant
+        return np.clip(np.stack((1 - false_likes, true_likes), axis=1), LEAST, MOST)
+
+
+def measure_skill(store: Store) -> dict[str, RaterSkill]:
+    """The skill of every user, and of every other name that rated; from the numbers of all records, no text is read."""
+    tracker, votes = RaterTracker(marks.busiest_raters(store)), Votes()
+    for mark in marks.iterate_marks(store):
+        tracker.add(mark)
+    for kind in ("feedback", "preference"):
+        for _, unit in marks.marks_by_unit(store, kind):
+            votes.add_unit(list({mark.rater: mark for mark in unit}.values()))  # the latest of each rater
+    priors = {user.user_id: PRIORS.get(user.role, UNKNOWN) for user in list_users(store)}
+    return estimate(votes, priors, tracker.drift_rows())

@@ -1,0 +1,55 @@
+"""What people see of votes and triggers: who votes, why a rating did not count, when the next training starts; in zh and en."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import update
+from web_world import BAD, GOOD, QUESTION, item, trace
+
+from medloop.contracts import Feedback, utc_now
+from medloop.store.records import crud, users
+from medloop.store.tables import queue_turns
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_dashboard_says_who_votes_and_when_the_next_training_starts(browse, store, language):
+    people = {name: users.get_user(store, name).user_id for name in ("clinician", "annotator")}
+    shared = {"session_id": "s", "agent_name": "a", "user_query": "q", "agent_response": "r"}
+    records = [
+        Feedback(**shared, trace_id=f"t{n}", thumb="up" if (n % 2 == 0 or who == "annotator") else "down", clinician_id=user)
+        for n in range(60)
+        for who, user in [*people.items(), ("third", "usr_3")]
+    ]
+    crud.add(store, [*records, Feedback(**shared, critical=True, clinician_id=people["clinician"])], actor="t")
+    engineer = browse("engineer")
+    engineer.get(f"/web/language/{language}")
+    page = engineer.get("/web/dashboard").text
+    words = {
+        "en": (
+            "1 of 3 new critical flags, by 1 of at least 2 raters.",
+            "Who votes on the training data",
+            "no better than chance",
+        ),
+        "zh": ("新增严重标记 1 个（3 个时触发），来自 1 名评审者（至少需 2 名）。", "谁决定训练数据", "不优于随机，不计入"),
+    }[language]
+    assert all(word in page for word in words)
+    annotator = browse("annotator")
+    annotator.get(f"/web/language/{language}")
+    told = {"en": "Your votes do not count in datasets at the moment", "zh": "目前您的投票不计入数据集"}[language]
+    assert told in annotator.get("/web/history").text and told not in browse("clinician").get("/web/history").text
+
+
+def test_a_rater_is_told_when_a_rating_does_not_settle_the_item(browse, fill, store):
+    fill(item("rate", QUESTION, BAD, raters=1))
+    slow, quick = browse("annotator"), browse("clinician")
+    form = slow.get("/web/rate").text
+    with store.write() as conn:  # an hour passes
+        conn.execute(update(queue_turns).values(until=utc_now() - timedelta(hours=1)))
+    assert "It does not settle" not in quick.fill_in("/web/rate", rating="1").text
+    assert "It does not settle the item" in slow.send(form, rating="2").text
+    assert crud.count(store, Feedback) == 2
+
+
+def test_an_annotator_cannot_rate_a_trace_by_its_address(browse, store):
+    crud.add(store, [trace(GOOD, trace_id="t1")], actor="t")
+    assert browse("annotator").get("/web/rate?trace=t1").status_code == 404
