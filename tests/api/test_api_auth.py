@@ -57,6 +57,8 @@ def test_what_this_process_changes_counts_from_the_next_request(client, store, k
     assert client.get("/api/train").status_code == 200
     users.change_user(store, users.get_user(store, "tester"), role="clinician", actor="test")
     client.app.state.authenticator.forget()
+    assert client.get("/api/train").status_code == 401  # the key has ended with the role
+    client.headers["Authorization"] = f"Bearer {users.new_key(store, users.get_user(store, 'tester'), actor='test')}"
     assert client.get("/api/train").status_code == 403
     users.change_user(store, users.get_user(store, "tester"), disabled=True, actor="test")
     client.app.state.authenticator.forget()

@@ -27,6 +27,8 @@ def test_a_new_password_is_shown_once_and_changed_before_anything_else(browse, s
     password = secret(admin.post(f"/web/users/{user.user_id}/password").text)
     assert someone.get("/web/", follow_redirects=False).status_code == 303  # the old session ended
     assert password not in admin.get("/web/users").text and "has not chosen a password yet" in admin.get("/web/users").text
+    assert users.get_user(store, "clinician").waits
+    users.approve_user(store, users.get_user(store, "clinician"), actor="test")
     client = browse(None).client
     client.post("/web/login", data={"name": "clinician", "password": password})
     for page in ("/web/", "/web/queue", "/web/incidents"):

@@ -35,6 +35,7 @@ COMPOSED = {
         "trust_high", "trust_cases", "trust_ties", "trust_missing", "trust_kind_", "trust_problem_", "trust_wrong_", "trust_stratum_", "trust_source_"),
     "audit": ("audit_bad_", "audit_export_"),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
+    "account": ("password_weak_",),
     "users": ("role_is_", "users_done_", "users_active", "users_disabled"),
     "quarantine": ("quarantine_because_", "quarantine_done_", "quarantine_release", "quarantine_refuse", "state_", "part_", "phi_"),
     **{page: tuple(f"{page}_{end}" for end in ("title", "lead", "none_queued", "own_instead")) for page in ("rate", "compare", "correct")},

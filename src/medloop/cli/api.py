@@ -114,8 +114,8 @@ def _first_admin(settings: Settings) -> None:
         if users.list_users(store):
             return
         password = passwords.generate_password()
-        users.add_user(store, "admin", "admin", password=password, actor=actor())
+        users.add_user(store, "admin", "admin", password=password, actor=actor(), temporary=True)
     ui.say(f"Log in on the page below as 'admin' with the password: {password}")
-    ui.say("It is shown only once.")
+    ui.say("It is shown only once, and you choose your own when you log in.")
     ui.next_step("users add NAME --role ROLE", "Add users:")
     ui.next_step("api keys new NAME", "Give them API keys:")

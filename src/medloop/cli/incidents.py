@@ -133,6 +133,8 @@ def _logged_in(store: Store, name: str) -> users.User:
     user = users.check_password(store, name, password)
     if user is None:
         raise InputError("Wrong user name or password", "'medloop users list' shows who can log in")
+    if user.must_change:  # somebody else has chosen it, so it proves nothing
+        raise InputError(f"{name} has not chosen a password yet", "Log in on the pages and choose one first")
     return user
 
 

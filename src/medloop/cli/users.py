@@ -30,13 +30,13 @@ def add(
     ask: Annotated[bool, typer.Option("--ask", help="Ask for the password instead of generating one.")] = False,
     no_password: Annotated[bool, typer.Option("--no-password", help="For programs: API keys only, no login.")] = False,
 ) -> None:
-    """Add a user. The password is generated and shown once.
+    """Add a user. The password is generated, shown once, and changed by the user at the first login.
 
     Example:  medloop users add dr.li --role clinician
     """
     password = None if no_password else _password(ask)
     with open_store(ui.settings()) as store:
-        users.add_user(store, name, role, password=password, actor=actor())
+        users.add_user(store, name, role, password=password, actor=actor(), temporary=password is not None)
     ui.say(f"Added {name} ({role}).")
     if password is not None and not ask:
         _show_password(password)
@@ -59,44 +59,57 @@ def list_(json_: ui.AsJson = False) -> None:
     rows = []
     for user in known:
         logs_in = "with a password" if user.has_password else "with keys only"
-        rows.append((user.name, user.role, logs_in, "disabled" if user.disabled else "active", _day(user.created)))
+        state = "disabled" if user.disabled else "waits for approval" if user.waits else "active"
+        rows.append((user.name, user.role, logs_in, state, _day(user.created)))
     ui.table(("name", "role", "logs in", "state", "since"), rows)
 
 
 @users_app.command("disable")
 def disable(name: Name, undo: Annotated[bool, typer.Option("--undo", help="Enable the user again.")] = False) -> None:
-    """Disable a user: no login, no API key works. Their records stay.
+    """Disable a user: sessions end and API keys are revoked, also if the user is enabled again. Their records stay.
 
     Example:  medloop users disable dr.li
     """
     with open_store(ui.settings()) as store:
-        users.change_user(store, users.get_user(store, name), disabled=not undo, actor=actor())
-    ui.say(f"{name} is {'active again' if undo else 'disabled'}.")
+        keys = users.change_user(store, users.get_user(store, name), disabled=not undo, actor=actor())
+    ui.say(f"{name} is {'active again' if undo else 'disabled'}.{_revoked(keys)}")
+
+
+@users_app.command("approve")
+def approve(name: Name) -> None:
+    """Approve a role that one admin has granted, where there is no second admin. The audit log names who ran the command.
+
+    Example:  medloop users approve dr.li
+    """
+    with open_store(ui.settings()) as store:
+        user = users.get_user(store, name)
+        users.approve_user(store, user, actor=actor())
+    ui.say(f"{name} is approved as {user.role}.")
 
 
 @users_app.command("role")
 def role(name: Name, role: Annotated[str, typer.Argument(help="The new role.")]) -> None:
-    """Change the role of a user. Their sessions end; their API keys continue with the new role.
+    """Change the role of a user. Their sessions end and their API keys are revoked.
 
     Example:  medloop users role dr.li auditor
     """
     with open_store(ui.settings()) as store:
-        users.change_user(store, users.get_user(store, name), role=role, actor=actor())
-    ui.say(f"{name} is now {role}.")
+        keys = users.change_user(store, users.get_user(store, name), role=role, actor=actor())
+    ui.say(f"{name} is now {role}.{_revoked(keys)}")
 
 
 @users_app.command("password")
 def password(
     name: Name, ask: Annotated[bool, typer.Option("--ask", help="Ask for the password instead of generating one.")] = False
 ) -> None:
-    """Set a new password, which is shown once. All sessions of the user end.
+    """Set a password that the user changes at the next login. Their sessions end and their API keys are revoked.
 
     Example:  medloop users password dr.li
     """
     text = _password(ask)
     with open_store(ui.settings()) as store:
-        users.set_password(store, users.get_user(store, name), text, actor=actor())
-    ui.say(f"{name} has a new password; all their sessions have ended.")
+        keys = users.set_password(store, users.get_user(store, name), text, actor=actor(), temporary=True)
+    ui.say(f"{name} has a new password; all their sessions have ended.{_revoked(keys)}")
     if not ask:
         _show_password(text)
 
@@ -166,7 +179,11 @@ def _password(ask: bool) -> str:
 
 def _show_password(text: str) -> None:
     ui.say(f"Password: {text}")
-    ui.say("It is shown only once; only its hash is stored.")
+    ui.say("It is shown only once; only its hash is stored. It has to be changed at the first login.")
+
+
+def _revoked(keys: int) -> str:
+    return f" Revoked API keys: {keys}." if keys else ""
 
 
 def _day(date: datetime | None) -> str:

@@ -12,7 +12,6 @@ import threading
 import unicodedata
 
 COST, BLOCK, PARALLEL = 2**15, 8, 3
-SHORTEST, LONGEST = 12, 256
 FORM = re.compile(r"scrypt\$([0-9]+)\$([0-9]+)\$([0-9]+)\$([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+)")
 _AT_ONCE = threading.Semaphore(2)  # each takes 32 MiB and a core; without a limit, many logins at once would exhaust the server
 

@@ -7,13 +7,17 @@
 A key is `mlk_<id>_<secret>` and a session is a random token. The secrets have 256 random bits, so a plain SHA-256 protects them
 as well as a slow hash would; only that hash is stored. The lookups return None for a disabled user, an expired or revoked key and
 an ended session. Each change leaves a line in the audit log.
+
+Whoever changes their password, or gets a new one, another role or is disabled, loses all keys and sessions. A role that reads
+patients' words, or that can give it to others, takes two: what one user of the service grants waits for another (`approve_user`).
+The command line has no second person, because whoever has it has the key of the database.
 """
 
 import hashlib
 import re
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
@@ -22,13 +26,14 @@ from sqlalchemy import Connection, Row, delete, insert, or_, select, update
 
 from medloop.contracts import AuditEvent, utc_now, uuid7
 from medloop.errors import InputError
-from medloop.store import audit, passwords
+from medloop.store import audit, passwords, weak_passwords
 from medloop.store.db import Store
 from medloop.store.tables import api_keys, sessions, users
 
 Role = Literal["clinician", "annotator", "engineer", "auditor", "admin"]
 ROLES: tuple[str, ...] = get_args(Role)
 RATERS = ("clinician", "annotator")
+APPROVED_ROLES = frozenset({*RATERS, "admin"})  # they read text, or decide who does
 # What a key may do, as far as its user's role allows it. A browser session has all scopes.
 SCOPES = {
     "feedback:write": "send ratings, choices, corrections and traces", "feedback:read": "list and export records",
@@ -42,6 +47,7 @@ NAME = re.compile(r"[^\W_][\w.@-]{0,63}")
 IDLE, LONGEST = timedelta(minutes=30), timedelta(hours=12)  # of a session
 MARK_USED_EVERY = timedelta(minutes=10)  # `last_used` is updated at most this often per key
 SLIDE_EVERY = timedelta(minutes=1)  # the end of a session is moved at most this often
+USER_COLUMNS = ("user_id", "name", "role", "created", "disabled", "password", "must_change", "requested_by")
 _KNOWN_IDS: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()  # asked with every rating that names a clinician
 
 
@@ -54,6 +60,20 @@ class User:
     disabled: bool
     has_password: bool
     must_change: bool = False  # log in, then choose a new password before anything else
+    requested_by: str | None = None  # the admin whose grant waits for a second one
+
+    @property
+    def waits(self) -> bool:
+        """For the approval of a second admin: no login and no key works."""
+        return self.requested_by is not None
+
+
+class NotApprovedError(InputError):
+    """The right password of a user whose role a second admin has not approved yet."""
+
+
+class SecondAdminError(InputError):
+    """Whoever granted a role may not approve it."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +114,15 @@ def add_user(store: Store, name: str, role: str, *, password: str | None = None,
         raise InputError(f"'{name[:64]}' is not a valid user name", "Use letters, digits and . @ - _ (at most 64)")
     if role not in ROLES:
         raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
-    password_hash = None if password is None else passwords.hash_password(_check_length(password))
+    password_hash = None if password is None else _hash(password, name)
     user = User(uuid7(), name, role, utc_now(), False, password_hash is not None, temporary)
     with store.write() as conn:
+        user = replace(user, requested_by=_waits_for(conn, role, actor))
         if conn.execute(select(users.c.id).where(users.c.name == name)).first():
             raise InputError(f"There is already a user '{name}'", "Choose another name; 'medloop users list' shows all users")
         row = {"user_id": user.user_id, "name": name, "role": role, "created": user.created, "disabled": False}
-        conn.execute(insert(users).values(**row, password=password_hash, must_change=temporary))
-        _note(conn, actor, "users.add", user.user_id, name=name, role=role)
+        conn.execute(insert(users).values(**row, password=password_hash, must_change=temporary, requested_by=user.requested_by))
+        _note(conn, actor, "users.add", user.user_id, name=name, role=role, waits=user.waits)
     return user
 
 
@@ -136,45 +157,77 @@ def find_user_id(store: Store, id_or_name: str) -> str | None:
     return known[id_or_name]
 
 
-def change_user(store: Store, user: User, *, actor: str, role: str | None = None, disabled: bool | None = None) -> None:
-    """Change the role of a user, or disable or enable them. Their sessions end; the keys of a disabled user do not work."""
+def change_user(store: Store, user: User, *, actor: str, role: str | None = None, disabled: bool | None = None) -> int:
+    """Change the role of a user, or disable or enable them. Their sessions and keys end; returns how many keys."""
     if role is not None and role not in ROLES:
         raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
     changes: dict[str, Any] = {k: v for k, v in {"role": role, "disabled": disabled}.items() if v is not None}
     with store.write() as conn:
-        conn.execute(update(users).where(users.c.user_id == user.user_id).values(**changes))
-        _end_sessions(conn, user.user_id)  # a session must not keep the old rights
-        _note(conn, actor, "users.change", user.user_id, name=user.name, **changes)
+        waits_for = None if disabled else _waits_for(conn, role or user.role, actor)
+        pending = {"requested_by": waits_for} if waits_for or role else {}
+        conn.execute(update(users).where(users.c.user_id == user.user_id).values(**changes, **pending))
+        keys = _end_access(conn, user.user_id, actor)  # neither a session nor a key keeps the old rights
+        detail = {**changes, "waits": waits_for is not None, "keys_revoked": keys}
+        _note(conn, actor, "users.change", user.user_id, name=user.name, **detail)
+    return keys
 
 
-def set_password(store: Store, user: User, password: str, *, actor: str, temporary: bool = False) -> None:
-    password_hash = passwords.hash_password(_check_length(password))
+def set_password(store: Store, user: User, password: str, *, actor: str, temporary: bool = False) -> int:
+    """All sessions and keys of the user end; returns how many keys. A `temporary` password is changed at the first login."""
+    password_hash = _hash(password, user.name)
     with store.write() as conn:
-        conn.execute(update(users).where(users.c.user_id == user.user_id).values(password=password_hash, must_change=temporary))
-        _end_sessions(conn, user.user_id)
-        _note(conn, actor, "users.password", user.user_id, name=user.name)
+        waits_for = None if actor == user.user_id else _waits_for(conn, user.role, actor)
+        pending = {"requested_by": waits_for} if waits_for else {}
+        values = {"password": password_hash, "must_change": temporary, **pending}
+        conn.execute(update(users).where(users.c.user_id == user.user_id).values(**values))
+        keys = _end_access(conn, user.user_id, actor)
+        detail: dict[str, bool | int] = {"temporary": temporary, "waits": waits_for is not None, "keys_revoked": keys}
+        _note(conn, actor, "users.password", user.user_id, name=user.name, **detail)
+    return keys
+
+
+def approve_user(store: Store, user: User, *, actor: str) -> None:
+    """Let in a user whose role another admin has granted, as `user` shows it. The grant and the approval are both audited."""
+    pending = (users.c.user_id == user.user_id) & (users.c.role == user.role) & users.c.requested_by.is_not(None)
+    with store.write() as conn:
+        requested_by = conn.execute(select(users.c.requested_by).where(pending)).scalar()
+        if requested_by is None:
+            raise InputError(f"{user.name} does not wait for an approval as {user.role}", "'medloop users list' shows who waits")
+        if actor in (requested_by, user.user_id):
+            raise SecondAdminError("Another admin has to approve this", f"On this machine: medloop users approve {user.name}")
+        conn.execute(update(users).where(pending).values(requested_by=None))
+        _note(conn, actor, "users.approve", user.user_id, name=user.name, role=user.role, requested_by=str(requested_by))
+
+
+def _waits_for(conn: Connection, role: str, actor: str) -> str | None:
+    """The admin who must not be alone in granting this role: a user of the service. The command line is nobody's account."""
+    is_user = conn.execute(select(users.c.id).where(users.c.user_id == actor)).first() is not None
+    return actor if is_user and role in APPROVED_ROLES else None
 
 
 def check_password(store: Store, name: str, password: str) -> User | None:
-    """The user if they may log in with this password, else None, after the same amount of work. A refusal is audited."""
+    """The user if they may log in with this password, else None, after the same amount of work. A refusal is audited.
+
+    NotApprovedError: the password is right, and the user waits for a second admin.
+    """
     with store.read() as conn:
         row = conn.execute(select(users).where(users.c.name == name)).first()
     good = passwords.verify_password(password, row.password if row is not None else None)
-    if good and row is not None and not row.disabled:
+    if good and row is not None and not row.disabled and row.requested_by is None:
         return _user(row)
     if row is not None:  # an unknown name is not logged: it may be a password in the wrong field
         with store.write() as conn:
             _note(conn, row.user_id, "sessions.refused", row.user_id)
+    if good and row is not None and not row.disabled:
+        raise NotApprovedError(
+            f"{name} waits for the approval of a second admin", f"On this machine: medloop users approve {name}"
+        )
     return None
 
 
-def _check_length(password: str) -> str:
-    if not passwords.SHORTEST <= len(password) <= passwords.LONGEST:
-        raise InputError(
-            f"A password must have {passwords.SHORTEST} to {passwords.LONGEST} characters; this one has {len(password)}",
-            "Use a few random words: they are easy to remember",
-        )
-    return password
+def _hash(password: str, user_name: str) -> str:
+    weak_passwords.refuse_weak(password, user_name)
+    return passwords.hash_password(password)
 
 
 # Keys
@@ -206,8 +259,8 @@ def _check_speaks_for(user: User, speaks_for: Sequence[User]) -> None:
     if speaks_for and user.role in RATERS:
         raise InputError(f"{user.name} is a person ({user.role}) and speaks only for themselves", "Use a key of an engineer")
     for person in speaks_for:
-        if person.role != "clinician" or person.disabled:
-            state = "disabled" if person.disabled else f"a user with the role {person.role}"
+        if person.role != "clinician" or person.disabled or person.waits:
+            state = "disabled" if person.disabled else "not approved yet" if person.waits else f"of the role {person.role}"
             raise InputError(
                 f"{person.name} is {state}; a key may speak only for clinicians", "Annotators answer through the review queue"
             )
@@ -243,7 +296,7 @@ def find_key(store: Store, text: str) -> Credential | None:
     with store.read() as conn:
         row = conn.execute(query.where(api_keys.c.sha256 == digest(text))).first()
     now = utc_now()
-    if row is None or row.user_disabled or row.revoked is not None or (row.expires is not None and row.expires <= now):
+    if row is None or _is_out(row) or row.revoked is not None or (row.expires is not None and row.expires <= now):
         return None
     stale = row.last_used is None or now - row.last_used >= MARK_USED_EVERY
     scopes, speaks_for = frozenset(row.scopes), frozenset(row.speaks_for)
@@ -269,7 +322,7 @@ def find_session(store: Store, token: str) -> Credential | None:
     with store.read() as conn:
         row = conn.execute(query.where(sessions.c.sha256 == digest(token))).first()
     now = utc_now()
-    if row is None or row.user_disabled or min(row.expires, row.created + LONGEST) <= now:
+    if row is None or _is_out(row) or min(row.expires, row.created + LONGEST) <= now:
         return None
     stale = now + IDLE - row.expires >= SLIDE_EVERY
     return Credential(row.sha256[:16], _user_of(row), frozenset(SCOPES), "session", csrf=row.csrf, stale=stale)
@@ -295,31 +348,38 @@ def mark_used(store: Store, credential: Credential, text: str) -> None:
         conn.execute(moved)
 
 
-def _end_sessions(conn: Connection, user_id: str) -> None:
+def _is_out(row: Row[Any]) -> bool:
+    return bool(row.user_disabled) or row.user_requested_by is not None
+
+
+def _end_access(conn: Connection, user_id: str, actor: str) -> int:
+    """End all sessions and revoke all keys of a user; returns how many keys."""
     conn.execute(delete(sessions).where(sessions.c.user_id == user_id))
+    live = (api_keys.c.user_id == user_id) & api_keys.c.revoked.is_(None)
+    key_ids = list(conn.execute(select(api_keys.c.api_key_id).where(live)).scalars())
+    conn.execute(update(api_keys).where(live).values(revoked=utc_now()))
+    for key_id in key_ids:
+        _note(conn, actor, "api_keys.revoke", key_id)
+    return len(key_ids)
 
 
-def _note(conn: Connection, actor: str, action: str, subject: str, **detail: str | bool) -> None:
+def _note(conn: Connection, actor: str, action: str, subject: str, **detail: str | bool | int) -> None:
     audit.append(conn, AuditEvent(actor=actor, action=action, subject=subject, detail=dict(detail)))
 
 
 def _user(row: Row[Any]) -> User:
-    return User(row.user_id, row.name, row.role, row.created, row.disabled, row.password is not None, row.must_change)
+    return _as_user(row._mapping, "")
 
 
 def _of_user() -> list[Any]:
-    columns = (
-        users.c.user_id,
-        users.c.name,
-        users.c.role,
-        users.c.created,
-        users.c.disabled,
-        users.c.password,
-        users.c.must_change,
-    )
-    return [column.label(f"user_{column.name}") for column in columns]
+    return [users.c[name].label(f"user_{name}") for name in USER_COLUMNS]
 
 
 def _user_of(row: Row[Any]) -> User:
-    has = row.user_password is not None
-    return User(row.user_user_id, row.user_name, row.user_role, row.user_created, row.user_disabled, has, row.user_must_change)
+    return _as_user(row._mapping, "user_")
+
+
+def _as_user(values: Mapping[Any, Any], prefix: str) -> User:
+    known = {name: values[prefix + name] for name in USER_COLUMNS}
+    has_password = known.pop("password") is not None
+    return User(**known, has_password=has_password)

@@ -14,6 +14,7 @@ users = new_table(
     Column("created", UtcDateTime, nullable=False),
     Column("disabled", Boolean, nullable=False, server_default=false()),
     Column("must_change", Boolean, nullable=False, server_default=false()),  # the password was chosen by somebody else
+    Column("requested_by", String),  # the admin whose grant of this role waits for a second one; until then nothing works
     mac(),
     CheckConstraint("role IN ('clinician', 'annotator', 'engineer', 'auditor', 'admin')", name="role"),
 )

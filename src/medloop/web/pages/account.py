@@ -4,8 +4,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from medloop.api.deps import authenticator_of
-from medloop.store import passwords
 from medloop.store.records import users
+from medloop.store.weak_passwords import weakness
 from medloop.web.pages.login import Anyone, address_of, with_session
 from medloop.web.render import FormFields, show, translator_of
 
@@ -19,18 +19,20 @@ def account(request: Request, caller: Anyone, first: bool = False) -> Response:
 
 @router.post("/account")
 def change_password(request: Request, caller: Anyone, form: FormFields) -> Response:
-    """Asks for the current password, within the same five attempts. All sessions end, and this browser gets a new one."""
+    """Asks for the current password, within the same five attempts. Sessions and keys end; this browser gets a new session."""
     t, authenticator, new = translator_of(request), authenticator_of(request), form.get("new", "")
     if not authenticator.attempts.allowed(caller.name, address_of(request)):
         return show(request, caller, "account.html", 429, errors={"now": t("login_wait")}, changed=False, first=False)
     user = users.check_password(authenticator.store, caller.name, form.get("now", ""))
     errors = {} if user else {"now": t("password_wrong")}
-    if not passwords.SHORTEST <= len(new) <= passwords.LONGEST:
-        errors["new"] = t("password_short")
+    if (reason := weakness(new, caller.name)) is not None:
+        errors["new"] = t(f"password_weak_{reason}")
+    elif user is not None and new == form.get("now", ""):
+        errors["new"] = t("password_same")
     elif new != form.get("again", ""):
         errors["again"] = t("password_differs")
     if user is None or errors:
         return show(request, caller, "account.html", 422, errors=errors, changed=False, first=False)
-    users.set_password(authenticator.store, user, new, actor=user.user_id)
+    keys = users.set_password(authenticator.store, user, new, actor=user.user_id)
     authenticator.forget()
-    return with_session(request, show(request, None, "account.html", errors={}, changed=True, first=False), user)
+    return with_session(request, show(request, None, "account.html", errors={}, changed=True, first=False, keys=keys), user)

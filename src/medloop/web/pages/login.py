@@ -32,14 +32,17 @@ def login_page(request: Request, next: str = "/web/", why: str = "") -> Response
 
 @router.post("/login")
 async def login(request: Request) -> Response:
-    """Five attempts a minute; the same response for every reason that a login can fail."""
+    """Five attempts a minute; a wrong name and a wrong password get the same response."""
     form, t = await read_form(request), translator_of(request)
     name, password = form.get("name", "").strip()[:64], form.get("password", "")[:256]
     authenticator, address = authenticator_of(request), address_of(request)
     context: dict[str, Any] = {"next": safe_next(form.get("next", "")), "name": name, "note": ""}
     if not authenticator.attempts.allowed(name, address):
         return show(request, None, "login.html", 429, problem=t("login_wait"), **context)
-    user = await authenticator.check_password(name, password)
+    try:
+        user = await authenticator.check_password(name, password)
+    except users.NotApprovedError:
+        return show(request, None, "login.html", 403, problem=t("login_waits"), **context)
     if user is None:
         return show(request, None, "login.html", 401, problem=t("login_wrong"), **context)
     authenticator.attempts.succeeded(name, address)

@@ -1,0 +1,86 @@
+"""An admin alone cannot make an account that reads patients' words: whatever way they try, a second person has to approve."""
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+from web_world import PASSWORD
+
+from medloop.cli import app as cli
+from medloop.store import audit
+from medloop.store.audit import AuditFilter
+from medloop.store.records import users
+
+
+def secret(page: str) -> str:
+    return re.search(r'<p class="secret">([^<]+)</p>', page)[1]
+
+
+def log_in(browse, name: str, password: str):
+    client = browse(None).client
+    return client.post("/web/login", data={"name": name, "password": password}, follow_redirects=False)
+
+
+@pytest.fixture
+def second(browse, store):
+    users.add_user(store, "second", "admin", password=PASSWORD, actor="test")
+    return browse("second")
+
+
+def ways(admin, store):
+    """Every way in which an admin gets at a password of somebody who reads text, or of somebody who can approve."""
+    by_name = {user.name: user.user_id for user in users.list_users(store)}
+    yield "new", secret(admin.post("/web/users", name="new", role="clinician").text)
+    yield "helper", secret(admin.post("/web/users", name="helper", role="admin").text)
+    yield "clinician", secret(admin.post(f"/web/users/{by_name['clinician']}/password").text)
+    password = secret(admin.post("/web/users", name="later", role="engineer").text)
+    admin.post(f"/web/users/{users.get_user(store, 'later').user_id}/role", role="annotator")
+    yield "later", password
+    admin.post(f"/web/users/{by_name['other']}/disable")
+    admin.post(f"/web/users/{by_name['other']}/enable")
+    yield "other", PASSWORD
+
+
+def test_one_admin_alone_gets_into_no_account_that_reads_text(browse, store):
+    admin = browse("admin")
+    for name, password in ways(admin, store):
+        refused = log_in(browse, name, password)
+        assert refused.status_code == 403 and "A second admin has to approve your account" in refused.text, name
+        own = admin.post(f"/web/users/{users.get_user(store, name).user_id}/approve", role=users.get_user(store, name).role)
+        assert own.status_code == 403 and "Another admin has to approve this" in own.text, name
+        key = users.new_key(store, users.get_user(store, name), actor="test")
+        assert users.find_key(store, key) is None, name
+    zh = browse("admin").get("/web/users", headers={"Accept-Language": "zh"}).text
+    assert "待批准" in zh and "没有第二位管理员" in zh and "medloop users approve new" in zh
+
+
+def test_a_second_admin_approves_and_both_are_in_the_log(browse, store, second):
+    password = secret(browse("admin").post("/web/users", name="new", role="clinician").text)
+    user = users.get_user(store, "new")
+    assert "requested by admin" in second.get("/web/users?state=waits").text
+    changed = second.post(f"/web/users/{user.user_id}/approve", role="annotator")  # not what is asked for now
+    assert changed.status_code == 403 and users.get_user(store, "new").waits
+    assert "new is approved and can log in." in second.post(f"/web/users/{user.user_id}/approve", role="clinician").text
+    answered = log_in(browse, "new", password)
+    assert answered.status_code == 303
+    rows = {row["action"]: row for row in audit.page(store, AuditFilter(subject=user.user_id))}
+    ids = {user.name: user.user_id for user in users.list_users(store)}
+    assert (rows["users.add"]["actor"], rows["users.approve"]["actor"]) == (ids["admin"], ids["second"])
+    assert rows["users.add"]["detail"]["waits"] is True and rows["users.approve"]["detail"]["requested_by"] == ids["admin"]
+    again = second.post(f"/web/users/{user.user_id}/approve", role="clinician")
+    assert again.status_code == 403 and "does not wait for an approval any more" in again.text
+
+
+def test_a_workspace_with_one_admin_approves_on_the_command_line_and_that_is_recorded(browse, store, settings):
+    password = secret(browse("admin").post("/web/users", name="new", role="clinician").text)
+    run = lambda *words: CliRunner().invoke(cli, ["--home", str(settings.home), "users", *words])  # noqa: E731
+    assert "waits for approval" in run("list").output
+    assert "new is approved as clinician." in run("approve", "new").output and run("approve", "new").exit_code != 0
+    assert log_in(browse, "new", password).status_code == 303
+    (row,) = audit.page(store, AuditFilter(action="users.approve"))
+    assert row["actor"].startswith("user:")
+
+
+def test_engineers_and_auditors_need_no_second_admin(browse, store):
+    password = secret(browse("admin").post("/web/users", name="new", role="auditor").text)
+    assert log_in(browse, "new", password).status_code == 303
