@@ -12,17 +12,19 @@ from queue_desk import fill, item
 
 from medloop.contracts import Feedback
 from medloop.data.feedback.build import FeedbackConfig
+from medloop.feedback.review.queue import QueueConfig
 from medloop.feedback.trigger import trigger_if_due
 from medloop.jobs import job_row
 from medloop.jobs import queue as jobs
 from medloop.jobs.retrain import Retrainer, file_jobs
 from medloop.jobs.supervisor import Supervisor
-from medloop.loop.feedback import build_from_feedback
+from medloop.loop.feedback import build_from_feedback, fill_queue
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
 from medloop.store.records import crud, triggers, users
 from medloop.store.records.workspace_settings import set_axes
+from medloop.testing.feedback import PARTS
 from medloop.web.app import create_app
 
 ROLES = {
@@ -296,3 +298,29 @@ def test_who_votes_and_what_a_vote_weighs_is_there_for_engineers(clinic: Clinic)
         "role",
     )
     assert clinic.call("dr-wu", "GET", "/rlhf/raters").status_code == 403
+
+
+def test_an_item_with_a_known_answer_measures_its_rater_and_nobody_is_told(clinic: Clinic) -> None:
+    """Where a clinician flagged and corrected an answer, the correction is better: whoever says otherwise loses weight."""
+    for number in range(4):
+        trace_id = clinic.trace(f"My chest hurts, number {number}. What now?", f"Rest for {number} days.")
+        clinic.sent("dr-wu", "feedback", trace_id=trace_id, critical=True)
+        golden = f"Call an ambulance, house {number}."
+        clinic.sent("dr-wu", "correction", trace_id=trace_id, golden=golden, consent=["training"])
+        clinic.trace(f"My {PARTS[number]} itches, what helps?", "A cold pack.")
+    before = {row["name"]: row["weight"] for row in clinic.call("bot", "GET", "/rlhf/raters").json()}
+    assert fill_queue(clinic.settings, clinic.store, config=QueueConfig(check=0.5, raters=1)).checks >= 1
+    assert clinic.call("dr-wu", "GET", "/queue/next?kind=compare").status_code == 204  # it is their own answer
+    judged = 0
+    while (held := clinic.call("ann", "GET", "/queue/next?kind=compare")).status_code == 200:
+        body, shown = held.json(), held.json()["content"]
+        assert "expected" not in held.text and body["reasons"] == {"explore": 1.0}
+        wrong = "ab"[["ambulance" in answer for answer in shown["answers"]].index(False)]
+        texts = {"prompt": shown["prompt"][-1]["content"], "response_a": shown["answers"][0], "response_b": shown["answers"][1]}
+        choice = {"preferred": wrong, "shown_first": body["shown_first"], "trace_id": body["trace_id"], "consent": ["training"]}
+        record_id = clinic.sent("ann", "preference", **texts, **choice)
+        assert clinic.call("ann", "POST", f"/queue/{body['item_id']}/done", record_id=record_id).json()["state"] == "done"
+        judged += 1
+    after = {row["name"]: row for row in clinic.call("bot", "GET", "/rlhf/raters").json()}["ann"]
+    assert (after["known"], after["right"]) == (judged, 0) and after["weight"] < before["ann"]
+    assert {pair["metadata"]["from"] for pair in clinic.pairs()} == {"correction"}

@@ -163,6 +163,8 @@ def fill(
     ui.say(f"Considered {filled.considered:,} answers and pairs, added {filled.added:,}.")
     for name, n in filled.by_stratum.items():
         ui.say(f"  {name:<12} {n:,}")
+    if filled.checks:
+        ui.say(f"Added {filled.checks:,} check items, whose better answer is known.")
     if filled.by_reason:
         ui.say("Reasons, on average: " + ", ".join(f"{name} {value:.2f}" for name, value in filled.by_reason.items()))
 

@@ -41,6 +41,7 @@ class QueueItem(Contract):
     stratum: Stratum = "routine"
     raters: int = Field(2, ge=1, le=25)
     trace_id: Text | None = None
+    expected: Literal["a", "b"] | None = None  # the better answer, where it is known: the item checks its raters
 
     @model_validator(mode="after")
     def _as_many_answers_as_the_kind_needs(self) -> QueueItem:

@@ -20,6 +20,7 @@ ALL = "all"  # the slice with every case
 LEFT_OUT: dict[str, tuple[str, str]] = {
     "no_consent": ("records without consent to evaluation", "未同意用于评估的记录"),
     "no_teacher_consent": ("records without consent to evaluation by a teacher", "未同意交由教师模型评估的记录"),
+    "check": ("verdicts on check items, which measure their raters", "用于衡量评审者的校验题裁定"),
     "superseded": ("records that a later one replaces", "已被后续记录取代的记录"),
     "erased": ("erased records", "已删除的记录"),
     "quarantined": ("records in quarantine", "隔离中的记录"),

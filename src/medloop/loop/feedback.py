@@ -1,6 +1,7 @@
 """Feedback in the loop: build a dataset from it, fill the review queue, measure it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from medloop.contracts import Sample, Score
@@ -11,6 +12,7 @@ from medloop.data.progress import Progress, silent
 from medloop.data.text.risk import strata_of
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.insight.skill import UNKNOWN_WEIGHT, measure_skill
+from medloop.feedback.review.check_items import check_items
 from medloop.feedback.review.complaints import queue_complaints
 from medloop.feedback.review.propose import QueueFill, Signals, answer_key, candidates_from_samples, propose
 from medloop.feedback.review.queue import QueueConfig
@@ -22,6 +24,7 @@ from medloop.store.db import Store
 from medloop.store.files import jsonl
 from medloop.store.files.answer_lines import Questions, read_samples
 from medloop.store.records import marks
+from medloop.store.records.review_queue import add_items
 from medloop.store.records.scores import rewards_of
 
 
@@ -63,7 +66,9 @@ def fill_queue(
         extra += candidates_from_samples(((s.question, s.answer, s.group, None) for s in samples if s.answer), pairs=True)
     values = _reward_model_values(settings, reward_model) if reward_model else None
     signals = Signals(strata_of, values, gaps, rewards_of(store, marks.newest_traces(store, config.pool)))
-    return propose(store, signals, extra=extra, complaints=complaints, config=config, actor=actor())
+    filled = propose(store, signals, extra=extra, complaints=complaints, config=config, actor=actor())
+    checks = check_items(store, strata_of, config, most=round(config.check * filled.added), actor=actor())
+    return replace(filled, checks=add_items(store, checks, actor=actor()) if checks else 0)
 
 
 def queue_new_complaints(store: Store) -> list[QueueItem]:

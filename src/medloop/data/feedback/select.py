@@ -12,7 +12,7 @@ import hashlib
 import secrets
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal
@@ -30,11 +30,12 @@ from medloop.privacy.phi.scrub import Assessment, Scrubber
 from medloop.store.db import Store
 from medloop.store.records import crud, lineage, quarantine
 from medloop.store.records.audited_read import CitedTraces, read_pages, reread
+from medloop.store.records.review_verdicts import check_verdicts
 
 KINDS: tuple[type[Feedback] | type[Preference] | type[Correction], ...] = (Feedback, Preference, Correction)
 FeedbackRecord = Feedback | Preference | Correction
 PURPOSE = "data build"
-Status = Literal["used", "superseded", "no_consent", "quarantined", "refused", "erased", "phi", "empty"]
+Status = Literal["used", "check", "superseded", "no_consent", "quarantined", "refused", "erased", "phi", "empty"]
 LONGEST_SPECIALTY = 40  # characters
 BATCH = 500  # records in memory at once, unless one prompt has more
 RowRef = tuple[bytes, int, int]  # hash of the prompt, index in KINDS, row number
@@ -124,12 +125,15 @@ class _Checks:
     superseded: set[str]
     scrubber: CachedScrubber
     uses: tuple[Purpose, ...] = ("training",)
+    checks: Collection[str] = ()  # verdicts on check items
 
     def status(self, record: FeedbackRecord, record_id: str) -> Status:
         if record_id in self.erased:
             return "erased"
         if record_id in self.superseded:
             return "superseded"
+        if record_id in self.checks:
+            return "check"
         if not all(self.register.covers(record, use) for use in self.uses):
             return "no_consent"
         # Feedback about an exchange repeats it, so it waits with it.
@@ -167,12 +171,13 @@ def select_records(
     `uses` is what a record must allow, `purpose` what the audit log says.
     """
     register, erased = Register.of(store, strict=strict), lineage.erased_ids(store)
+    answered_checks = check_verdicts(store)
     states = {entry.record_id: entry.state for entry in quarantine.list_held(store, None)}
     selection = RecordSelection(CitedTraces(store, KINDS, actor=actor, purpose=purpose))
     with progress("Reading feedback", sum(crud.count(store, kind) for kind in KINDS)) as step:
         for number, kind in enumerate(KINDS):
             table = crud.TABLES[kind]
-            checks = _Checks(register, states, erased, lineage.superseded(store, table), scrubber, uses)
+            checks = _Checks(register, states, erased, lineage.superseded(store, table), scrubber, uses, answered_checks)
             selection.statuses[table.name] = Counter()
             for page in read_pages(store, kind, actor=actor, purpose=purpose):
                 _select_page(store, selection, number, page, checks, actor)
@@ -194,7 +199,7 @@ def _select_page(
         selection.statuses[crud.TABLES[kind].name][status] += 1
         if status == "used":
             usable.append((row, record))
-        if status in ("used", "superseded", "empty"):
+        if status in ("used", "check", "superseded", "empty"):
             selection.settled.setdefault(kind, []).append(record_id)
     if doubtful:
         with store.write() as conn:

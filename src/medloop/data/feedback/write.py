@@ -46,6 +46,7 @@ FILES_OF_KIND: dict[str, tuple[str, ...]] = {
 CARD, READABLE = "card.json", "DATA_CARD.md"
 STATUSES = {
     "used": "allowed and clean: the rows are made from these", "superseded": "a newer version of the record replaces it",
+    "check": "answers a check item, whose better answer is known: it measures its rater",
     "no_consent": "the record does not allow training, or the person it is about withdrew consent",
     "quarantined": "waits for a reviewer: medloop quarantine list", "refused": "a reviewer refused it",
     "phi": "may still name somebody: this build put it into quarantine", "erased": "erased, then sent again under the same id",

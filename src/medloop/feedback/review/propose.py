@@ -38,6 +38,7 @@ class QueueFill:
     by_stratum: dict[str, int]
     by_lane: dict[str, int]  # safety, learning, chance
     by_reason: dict[str, float]  # mean among the added
+    checks: int = 0  # check items beside them
 
 
 def propose(

@@ -57,6 +57,12 @@ class QueueConfig(BaseModel):
     explore: float = Field(
         0.1, ge=0, le=1, description="Share of items drawn at random: an unbiased sample, and what no reason points at."
     )
+    check: float = Field(
+        0.05,
+        ge=0,
+        le=0.5,
+        description="Check items for each other item of a fill: their better answer is known.",
+    )
     doubtful: float = Field(
         0.2, gt=0, le=1, description="Share of candidates, the most uncertain ones, that the learning lane considers.",
     )  # fmt: skip

@@ -112,7 +112,7 @@ def iterate_marks(store: Store, *, span: TimeSpan = ALL_TIME, after: dict[Kind, 
 
 
 def marks_by_unit(store: Store, kind: Kind, *, span: TimeSpan = ALL_TIME) -> Iterator[tuple[str, list[FeedbackMark]]]:
-    """The marks about each answer or pair that has more than one. The database sorts, so memory is bounded."""
+    """The marks about each answer or pair that has more than one, or whose truth is known. The database sorts them."""
     table, gone = TABLES[kind], superseded(store, TABLES[kind])
     unit = func.coalesce(queue_turns.c.item_id, table.c.trace_id)
     query = _from(_select(kind).where(unit.is_not(None)).order_by(unit, table.c.id), table, span)
@@ -121,7 +121,7 @@ def marks_by_unit(store: Store, kind: Kind, *, span: TimeSpan = ALL_TIME) -> Ite
         marks = (mark for row in rows if (mark := _mark(kind, row)).record_id not in gone)
         for name, some in groupby(marks, key=lambda mark: mark.unit):
             together = list(some)
-            if name is not None and len(together) > 1:
+            if name is not None and (len(together) > 1 or together[0].expected is not None):
                 yield name, together
 
 

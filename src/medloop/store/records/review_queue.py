@@ -30,7 +30,7 @@ from medloop.store.records.crud import decrypt_row
 from medloop.store.records.quarantine import withheld
 from medloop.store.tables import queue_items as items
 from medloop.store.tables import queue_turns as turns
-from medloop.store.tables import rlhf_feedback, traces
+from medloop.store.tables import rlhf_corrections, rlhf_feedback, traces
 
 SEARCHED = 1000  # items that a search for words reads, those of the highest priority
 RECENT_TURNS = 200  # turns that count for the quotas
@@ -127,7 +127,7 @@ def _row(item: QueueItem) -> dict[str, Any]:
     return {
         "item_id": item.item_id, "kind": item.kind, "trace_id": item.trace_id, "priority": item.priority, "reasons": item.reasons,
         "stratum": item.stratum, "raters": item.raters, "state": "open", "processed": False,
-        "language": language_of(item.content),
+        "language": language_of(item.content), "expected": item.expected,
     }  # fmt: skip
 
 
@@ -285,10 +285,11 @@ def _fresh(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:
 
 
 def _met(ask: LeaseRequest) -> Any:
-    """Items at which this rater had a turn, or whose answer they rated outside the queue."""
+    """Items at which this rater had a turn, whose answer they rated outside the queue, or whose better answer is theirs."""
     turn = exists().where(turns.c.item_id == items.c.item_id, turns.c.rater == ask.rater)
     rated = exists().where(rlhf_feedback.c.trace_id == items.c.trace_id, rlhf_feedback.c.recorded_by == ask.rater)
-    return or_(turn, and_(items.c.kind == "rate", rated))
+    wrote = exists().where(rlhf_corrections.c.trace_id == items.c.trace_id, rlhf_corrections.c.recorded_by == ask.rater)
+    return or_(turn, and_(items.c.kind == "rate", rated), and_(items.c.expected.is_not(None), wrote))
 
 
 def _old(conn: Connection, ask: LeaseRequest) -> Row[Any] | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, or_, select, update
+from sqlalchemy import Connection, Row, and_, exists, func, or_, select, update
 
 from medloop.contracts import AuditEvent, Correction, Feedback, Preference
 from medloop.contracts.feedback import same_texts
@@ -19,8 +19,9 @@ from medloop.errors import InputError
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records.crud import TABLES, from_rows
+from medloop.store.records.quarantine import withheld
 from medloop.store.records.review_queue import LapsedError, UnknownItemError, open_content, turn_of
-from medloop.store.tables import id_column, withdrawals
+from medloop.store.tables import id_column, quarantine, users, withdrawals
 from medloop.store.tables import queue_items as items
 from medloop.store.tables import queue_turns as turns
 
@@ -132,6 +133,33 @@ def _verdicts(conn: Connection, item: Row[Any]) -> list[TurnVerdict]:
 
 def _flag(value: bool | list[str] | None) -> bool | tuple[str, ...]:
     return tuple(sorted(value)) if isinstance(value, list) else bool(value)
+
+
+def check_verdicts(store: Store) -> set[str]:
+    """The records that are verdicts on items whose better answer is known: they measure their raters."""
+    query = select(turns.c.record_id).join(items, items.c.item_id == turns.c.item_id)
+    with store.read() as conn:
+        return set(conn.execute(query.where(items.c.expected.is_not(None), turns.c.record_id.is_not(None))).scalars())
+
+
+def corrections_of_flagged(store: Store, most: int) -> list[str]:
+    """The newest corrections by clinicians of answers that a clinician flagged as critical, without those that do not count."""
+    fixed, flag = TABLES[Correction], TABLES[Feedback]
+    newer = fixed.alias()
+    clinicians = select(users.c.user_id).where(users.c.role == "clinician")
+    flagged = exists().where(
+        flag.c.trace_id == fixed.c.trace_id, flag.c.critical, flag.c.clinician_id.in_(clinicians),
+        flag.c.feedback_id.not_in(select(withdrawals.c.record_id)),
+    )  # fmt: skip
+    current = (
+        fixed.c.correction_id.not_in(select(withdrawals.c.record_id)),
+        ~exists().where(newer.c.supersedes == fixed.c.correction_id),
+        fixed.c.correction_id.not_in(select(quarantine.c.record_id).where(quarantine.c.state != "released")),
+        ~withheld(fixed.c.trace_id),
+    )
+    query = select(fixed.c.correction_id).where(fixed.c.clinician_id.in_(clinicians), flagged, *current)
+    with store.read() as conn:
+        return list(conn.execute(query.order_by(fixed.c.id.desc()).limit(most)).scalars())
 
 
 def verdicts(store: Store, item_id: str) -> tuple[str, str, list[TurnVerdict]]:
