@@ -111,6 +111,25 @@ class ApiSettings(Section):
     )
 
 
+class AuditSettings(Section):
+    anchor_file: Path | None = Field(
+        None, description="File on another disk to which 'medloop audit anchor' adds the newest hash of the log; empty: none."
+    )
+    syslog: str = Field(
+        "",
+        pattern=r"^(/.+|udp://[^/@]+)?$",
+        description="System's log that gets the newest hash too: /dev/log, or udp://HOST:PORT; empty: none.",
+    )
+    timestamp_url: str = Field(
+        "",
+        pattern=r"^(https?://[^@]+)?$",
+        description="Time-stamping service (RFC 3161) that signs the newest hash; empty: none.",
+    )
+    timestamp_certificate: Path | None = Field(
+        None, description="PEM file with the certificate of that service, or of its issuer; its tokens are checked with it."
+    )
+
+
 class BackupSettings(Section):
     folder: Path | None = Field(
         None, description="Where 'medloop backup' puts its backups, best on another disk; empty: name it in the command."
@@ -142,6 +161,7 @@ class Settings(Section):
     jobs: JobSettings = JobSettings()
     api: ApiSettings = ApiSettings()
     backup: BackupSettings = BackupSettings()
+    audit: AuditSettings = AuditSettings()
 
     @property
     def workspace(self) -> Workspace:

@@ -128,6 +128,9 @@ def restore(
     made = f"{manifest.created:%Y-%m-%d %H:%M:%S}Z"
     ui.say(f"Workspace {ui.shown(target.absolute())} is restored from backup {manifest.backup_id} of {made}.")
     ui.say(f"The audit log is intact: {result.report.audit.rows:,} rows, the last of which says that it was restored.")
+    for anchor in result.anchors:
+        if anchor.problem is not None:
+            ui.say(f"  {anchor.place} was not told of the restore: {anchor.problem}. Run: medloop audit verify --new-head")
     if result.aside:
         ui.say(f"What was there before is now in {ui.shown(result.aside)}.")
     _say_gaps(manifest)

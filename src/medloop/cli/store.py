@@ -2,14 +2,18 @@
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from medloop.cli import ui
-from medloop.errors import ConfigError, IntegrityError
+from medloop.errors import ConfigError, IntegrityError, ResultError, explain_os_errors
 from medloop.store import audit
+from medloop.store.anchors import AnchorResult, check_against, is_configured, write_anchors
 from medloop.store.audit_trail import actor
 from medloop.store.check import check as check_store
 from medloop.store.crypto import MasterKey, decode_key
@@ -132,6 +136,9 @@ def verify_audit(
             "--new-head", help="Accept the log as it is: for a database that is new to this workspace or was restored on purpose."
         ),
     ] = False,
+    against: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also compare with the anchors in this text, such as the system's log.")
+    ] = None,
     json_: ui.AsJson = False,
 ) -> None:
     """Verify the hash chain of the audit log and the rows that carry a MAC: users, ratings, incidents, consents and others.
@@ -144,11 +151,19 @@ def verify_audit(
         report = verify_store(store)
         if new_head and report.audit.chain_ok:
             audit.start_new_head(store, actor())
+            if is_configured(store.settings):
+                _say_anchors(write_anchors(store, actor=actor(), accepted=True))
             report = verify_store(store)
+        if against is not None:
+            with explain_os_errors(against):
+                report = replace(report, anchors=check_against(store, against.read_text(encoding="utf-8", errors="replace")))
     if json_:
         ui.say_json(_as_json(report))
     if not report.audit.ok:
         raise _damaged_log(report.audit)
+    if report.anchors.problem is not None:
+        to_do = "Compare it with a backup; if you restored the log yourself, accept it with --new-head"
+        raise IntegrityError(f"The audit log does not fit its anchors: {report.anchors.problem}", to_do)
     if report.rows.wrong:
         raise _changed_rows(report.rows, json_)
     if not json_:
@@ -160,7 +175,7 @@ def _as_json(report: IntegrityReport) -> dict[str, Any]:
     return {
         "intact": report.ok, "rows": log.rows, "newest_hash": log.last_hash, "head_lags_by": log.rows - (log.head_seq or 0),
         "problem": log.problem, "rows_checked": rows.checked, "rows_wrong": rows.wrong, "wrong": rows.rows,
-        "restored": report.restored,
+        "anchors": report.anchors, "restored": report.restored,
     }  # fmt: skip
 
 
@@ -188,9 +203,39 @@ def _say_intact(report: IntegrityReport) -> None:
     ui.say(f"The audit log is intact: {report.audit.rows:,} rows" + (f" (the head file lags by {lag})" if lag else "") + ".")
     ui.say(f"Newest hash {report.audit.last_hash}")
     ui.say(f"{report.rows.checked:,} rows of users, feedback, incidents, consents and other tables fit their MAC.")
+    if report.anchors.checked:
+        stamped = f", {report.anchors.stamped:,} with a signed timestamp" if report.anchors.stamped else ""
+        ui.say(f"{report.anchors.checked:,} anchors are on the chain, up to row {report.anchors.newest:,}{stamped}.")
     if report.restored:
         note = report.restored
         ui.say(f"Restored by {note.actor} at {note.timestamp} from backup {note.backup}, with {note.rows:,} rows of the log.")
+
+
+@audit_app.command("anchor")
+def anchor_audit() -> None:
+    """Keep the newest hash of the log outside: in a file on another disk, the system's log, with a time-stamping service.
+
+    The settings audit.anchor_file, audit.syslog and audit.timestamp_url name the places; 'audit verify' compares them with the
+    log. Exit code 10 if one of them could not be reached.
+
+    Example:  medloop audit anchor
+    """
+    settings = ui.settings()
+    if not is_configured(settings):
+        raise ConfigError(
+            "There is no place for an anchor outside the workspace",
+            "Set audit.anchor_file, audit.syslog or audit.timestamp_url in medloop.yaml",
+        )
+    with open_store(settings) as store:
+        results = write_anchors(store, actor=actor())
+    _say_anchors(results)
+    if failed := sum(result.problem is not None for result in results):
+        raise ResultError(f"{failed} of {len(results)} places did not get the anchor", "Check them and run the command again")
+
+
+def _say_anchors(results: Sequence[AnchorResult]) -> None:
+    for result in results:
+        ui.say(f"  {result.place}: {'anchored' if result.problem is None else f'not anchored, {result.problem}'}")
 
 
 @audit_app.command("show")

@@ -16,6 +16,7 @@ from medloop.contracts import AuditEvent, utc_now
 from medloop.errors import ConfigError, IntegrityError, StoreError, explain_os_errors
 from medloop.settings import RESTORING, Workspace, resolve
 from medloop.store import audit
+from medloop.store.anchors import AnchorResult, is_configured, write_anchors
 from medloop.store.backup.contracts import BackupManifest
 from medloop.store.backup.databases import finish_database, restore_database
 from medloop.store.backup.extract import extract_into
@@ -34,6 +35,7 @@ IGNORED = {RESTORING, "lost+found"}  # what a folder that counts as empty may ho
 class RestoreResult:
     report: IntegrityReport
     aside: Path | None  # where the workspace that was there before is now
+    anchors: list[AnchorResult]  # the places outside that were told of the restore
 
 
 def restore_workspace(
@@ -51,13 +53,14 @@ def restore_workspace(
     progress(manifest.database.dump.size)
     with open_store(settings) as store:
         _accept(store, manifest, actor)
+        anchors = write_anchors(store, actor=actor, accepted=True) if is_configured(settings) else []
         report = verify_store(store)
     if not settings.backup.key.get_secret_value() and not settings.backup_key_file.exists():
         atomic_write(settings.backup_key_file, encode_key(repository.key.raw), mode=0o600)  # the next backup needs it
     finish_database(settings)
     (home / RESTORING).unlink()
     fsync_folder(home)
-    return RestoreResult(report, aside)
+    return RestoreResult(report, aside, anchors)
 
 
 def _claim(home: Path, manifest: BackupManifest, mark: str | None) -> Path | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select
 
 from medloop.store import audit, row_macs
+from medloop.store.anchors import AnchorReport, check_anchors
 from medloop.store.db import Store
 from medloop.store.tables import audit_log
 
@@ -27,18 +28,19 @@ class RestoreNote:
 class IntegrityReport:
     audit: audit.AuditReport
     rows: row_macs.RowReport
+    anchors: AnchorReport
     restored: RestoreNote | None
 
     @property
     def ok(self) -> bool:
-        return self.audit.ok and not self.rows.wrong
+        return self.audit.ok and not self.rows.wrong and self.anchors.problem is None
 
 
 def verify_store(store: Store) -> IntegrityReport:
     """Check everything and change nothing."""
-    report = audit.verify(store)
+    report, anchors = audit.verify(store), check_anchors(store)
     with store.read() as conn:
-        return IntegrityReport(report, row_macs.check_rows(store, conn), last_restore(conn))
+        return IntegrityReport(report, row_macs.check_rows(store, conn), anchors, last_restore(conn))
 
 
 def last_restore(conn: Connection) -> RestoreNote | None:

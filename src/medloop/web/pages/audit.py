@@ -101,10 +101,14 @@ def _report(report: IntegrityReport, t: Translator) -> tuple[bool, str]:
     if log.kind is not None:
         problem = t(f"audit_bad_{log.kind}", row=log.bad_row or 0)
         return False, t.sentences(t("audit_bad"), problem, t("audit_bad_to_do", rows=f"{log.rows:,}"))
+    if report.anchors.problem is not None:
+        return False, t.sentences(t("audit_bad"), t("audit_bad_anchors"), t("audit_bad_to_do", rows=f"{log.rows:,}"))
     if rows.wrong:
         ids = ", ".join(f"{row.table} {row.row_id}" for row in rows.rows[:MOST_SHOWN])
         return False, t.sentences(t("audit_bad_rows", count=f"{rows.wrong:,}", ids=ids), t("audit_bad_rows_to_do"))
     intact = [t("audit_ok", rows=f"{log.rows:,}"), t("audit_ok_rows", rows=f"{rows.checked:,}")]
+    if report.anchors.checked:
+        intact.append(t("audit_anchored", row=f"{report.anchors.newest:,}"))
     if report.restored:
         intact.append(t("audit_restored", backup=report.restored.backup, rows=f"{report.restored.rows:,}"))
     return True, t.sentences(*intact)
