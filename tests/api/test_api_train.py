@@ -14,6 +14,7 @@ from medloop.contracts import TrainRequest
 from medloop.contracts.validity import LabelledCase
 from medloop.jobs import job_row, queue
 from medloop.jobs.submit import submit_training
+from medloop.jobs.worker import work
 from medloop.loop.trust import validate
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.trust import TrustConfig
@@ -103,6 +104,8 @@ def test_settings_that_do_not_fit_are_told_by_field_before_there_is_a_job(client
         ({"stage": "DPO"}, 409),
         ({"stage": "NONE"}, 422),
         ({"stage": "GRPO", "config": {"prompts": "../../etc/passwd"}}, 422),
+        ({"stage": "GRPO", "config": {"prompts": "keys/master.key"}}, 422),
+        ({"stage": "GRPO", "config": {"prompts": "./medloop.db"}}, 422),
         ({"stage": "GRPO", "config": {"given": {"x": "os:system"}}}, 422),
         ({"stage": "SFT"}, 409),
     ],
@@ -236,3 +239,13 @@ def test_a_job_on_a_reward_that_labels_do_not_support_is_refused_unless_accepted
         assert "accept_untrusted" in refused.json()["hint"]
     accepted = client.post("/api/train", json={"stage": "GRPO", "config": {"accept_untrusted": True}}).json()
     assert accepted["warnings"][0].startswith("UNTRUSTED, and accepted: the whole reward")
+
+
+def test_what_a_job_names_is_looked_at_again_by_its_worker(client, settings):
+    prompts = settings.home / "data/rl/mine.jsonl"
+    prompts.write_bytes((settings.home / "data/rl/training_prompts.jsonl").read_bytes())
+    sent = client.post("/api/train", json={"stage": "GRPO", "config": {"prompts": "data/rl/mine.jsonl"}})
+    prompts.unlink()
+    prompts.symlink_to(settings.home / "keys/master.key")
+    done = work(sent.json()["job_id"], settings)
+    assert done.state == "failed" and "config.prompts: a job may read only" in done.reason

@@ -38,6 +38,7 @@ def check(request: TrainRequest, settings: Settings) -> Preflight:
     """Refuse (ConfigError, StateError) or say what to expect."""
     requests.check_fields(request)
     requests.check_config(request, settings)
+    requests.check_closed(request, settings)
     _check_inputs(request, settings)
     _check_name(request, settings)
     size = size_of(request.model_id or settings.model, settings)

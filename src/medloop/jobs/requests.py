@@ -1,7 +1,7 @@
 """From a request to the config of its stage, and what is wrong with it, before anything is written. No torch.
 
-A request over HTTP is held to more: paths stay inside the workspace, and no code is named. Whoever sits at the keyboard may name
-what they like.
+A request over HTTP is held to more: paths stay inside the folders that training is for, and no code is named. Whoever sits at the
+keyboard may name what they like, but for the keys, the database and the settings (named_files.py).
 """
 
 import importlib.util
@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from medloop.contracts import IRSConfig, TrainRequest
 from medloop.errors import ConfigError
+from medloop.jobs import named_files
 from medloop.knobs import did_you_mean, problem_text, validated
 from medloop.loop.train import STAGES
 from medloop.models.find import adapters_named
@@ -121,26 +122,27 @@ def _words(problem: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def check_remote(request: TrainRequest, settings: Settings) -> None:
-    """A request that came over HTTP: every path in it is relative and inside the workspace, and it names no code."""
-    model = request.model_id
-    if model is not None and model != settings.model:
-        _check_inside("model_id", model.removeprefix("embedded:"))
-    _check_all_inside("config", request.config)
+    """A request that came over HTTP: every path in it is relative, lies where a job may read, and it names no code."""
+    for field, text in _named(request, settings):
+        _check_inside(field, text)
+        if field != "config.name":  # of the result: it is written under models/
+            named_files.refuse_outside(field, text, settings)
     given = request.config.get("given", {})
     if not isinstance(given, dict) or set(given) - set(GIVEN):
         raise ConfigError("config.given: only known parts of a reward are allowed", f"Known: {', '.join(GIVEN)}")
 
 
-def _check_all_inside(field: str, value: Any) -> None:
-    """Every text in a config, whether it is a path today or will be one with the next setting."""
-    if isinstance(value, str):
-        _check_inside(field, value)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            _check_all_inside(f"{field}.{name}" if str(name).isidentifier() else f"{field}.*", item)
-    elif isinstance(value, list):
-        for item in value:
-            _check_all_inside(field, item)
+def check_closed(request: TrainRequest, settings: Settings) -> None:
+    """Any request: no file in it is a secret of the workspace."""
+    for field, text in _named(request, settings):
+        named_files.refuse_closed(field, text, settings)
+
+
+def _named(request: TrainRequest, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Every text of a request that is or may become a path, with its field; the workspace's own model is not a request."""
+    if request.model_id is not None and request.model_id != settings.model:
+        yield "model_id", request.model_id.removeprefix("embedded:")
+    yield from _texts(request.config, "config")
 
 
 def _check_inside(field: str, text: str) -> None:
@@ -154,20 +156,23 @@ def _check_inside(field: str, text: str) -> None:
 def input_paths(request: TrainRequest, settings: Settings) -> list[Path]:
     """Files and folders of the workspace that a job reads: those of its stage, and everything that its config names."""
     home = settings.home
-    names = [request.model_id or settings.model, *_texts(request.config)]
+    names = [request.model_id or settings.model, *(text for _, text in _texts(request.config))]
     # An adapter may be called by its name alone. An empty text, or one that is the whole workspace, names nothing in it.
     places = [p for name in names if Path(name).parts for p in (workspace_path(name, settings), *adapters_named(name, settings))]
     named = [path.resolve() for path in places if os.path.exists(path) and not home.is_relative_to(path)]
     return [(home / STAGES[request.stage].data.reads).resolve(), *named]
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a config, however deep."""
+def _texts(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in a config with its field, however deep: whether it is a path today or will be one with the next setting."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _texts(item)
+        yield field, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _texts(item, f"{field}.{name}" if str(name).isidentifier() else f"{field}.*")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, field)
 
 
 def workspace_path(name: str, settings: Settings) -> Path:

@@ -56,6 +56,8 @@ class Work:
 def train(work: Work) -> str:
     request: TrainRequest = work.request
     stage, status, folder = STAGES[request.stage], StatusWriter(work.lease), work.lease.folder
+    # What a name leads to may have changed while the job waited.
+    (requests.check_remote if work.lease.check().submitter else requests.check_closed)(request, work.settings)
     config = load_config(stage.config, flags=requests.config_values(request, folder.name, work.settings))
     result = run_stage(
         stage, config, work.settings, folder=folder, guard=work.lease.check, on_plan=status.on_plan,
