@@ -1,11 +1,12 @@
 """How the PHI scrubber does on hard sentences: unusual names, foreign ids, disguised forms, and clean visit notes.
 
     python benchmarks/phi_hard.py --data hard.jsonl                # recall by kind, quarantine, clean notes held
+    python benchmarks/phi_hard.py --data benchmarks/phi_hard/blind.jsonl --half even       # the half that was never read
     python benchmarks/phi_hard.py --free dialogue.jsonl.gz --field answer --replaced 100   # a sample to be judged by a person
     python benchmarks/phi_hard.py --plant dialogue.jsonl.gz --field question --lang zh     # made-up names in real sentences
     python benchmarks/phi_hard.py --speed                          # processor time: dense texts, and 80,000 characters of names
 
-A data file has one object a line: text, lang, spans [{start, end, type}]; type NAME, ID, PHONE, ADDRESS, DATE or DISGUISED. A
+A data file has one object a line: id, text, lang, part (hid or disguised: a disguised identifier), spans [{start, end, type}]. A
 text without spans is a clean note. A span is found when each of its words (Chinese: characters) is replaced, whatever the kind.
 In brackets: 95 % confidence (Wilson). `--misses` prints what was missed, for a set that may be looked at.
 """
@@ -61,22 +62,21 @@ def measure(rows: list[dict[str, Any]], show: bool) -> dict[str, list[int]]:
         text, lang, result = row["text"], row["lang"], assess(row["text"])
         whole = "" if result.cleaned or not text else text  # could not be scrubbed: held, and nothing of it goes out
         missed = [s for s in row["spans"] if not is_covered(text, s["start"], s["end"], result.spans)]
-        for span in row["spans"]:
-            count(
-                f"{span['type']} {lang}", bool(whole) or span not in missed if span["type"] != "DISGUISED" else span not in missed
-            )
-        if any(span["type"] == "DISGUISED" for span in row["spans"]):
+        if row["part"] in ("hid", "disguised"):
             if missed:
-                count("disguised and not replaced: held", result.quarantined)
-            count("disguised: replaced or held", not missed or result.quarantined)
-        elif row["spans"] and missed:
-            count("leaking: held", result.quarantined)
-        elif not row["spans"]:
-            count(f"clean notes held {lang}", result.quarantined)
-            count(f"clean notes changed {lang}", bool(result.spans))
+                count(f"disguised and not replaced: held {lang}", result.quarantined)
+            count(f"disguised: replaced or held {lang}", not missed or result.quarantined)
+        elif row["spans"]:
+            for span in row["spans"]:
+                count(f"{span['type']} {lang}", bool(whole) or span not in missed)
+            if missed and not whole:
+                count(f"leaking: held {lang}", result.quarantined)
+        else:
+            count(f"{row['part']} notes held {lang}", result.quarantined)
+            count(f"{row['part']} notes changed {lang}", bool(result.spans))
         if show and (missed or (not row["spans"] and (result.spans or result.quarantined))):
             words = [text[s["start"] : s["end"]] for s in missed] or [text[s.start : s.end] for s in result.spans]
-            print(f"  {result.doubt:.2f} {words} | {text[:150]!r} {result.reasons}")
+            print(f"  {row.get('id', '')} {row['part']} {result.doubt:.2f} {words} | {text[:150]!r} {result.reasons}")
     return counts
 
 
@@ -152,7 +152,7 @@ def plant(rows: list[dict[str, Any]], field: str, lang: str, count: int, seed: i
         name, style = planted_name(rng, lang, held_out)
         before = sentence[: anchor.end()] + (" " if lang == "en" else "")
         span = {"start": len(before), "end": len(before) + len(name), "type": f"NAME {style}"}
-        planted.append({"text": before + name + sentence[anchor.end() :], "lang": lang, "spans": [span]})
+        planted.append({"part": "names", "text": before + name + sentence[anchor.end() :], "lang": lang, "spans": [span]})
         if len(planted) == count:
             break
     return planted
@@ -187,6 +187,7 @@ def speed() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--half", choices=("odd", "even"), help="Only rows with such an id.")
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--free", type=Path)
     parser.add_argument("--plant", type=Path)
@@ -201,6 +202,7 @@ def main() -> None:
     sentences = plant(rows_of(given.plant), given.field, given.lang, given.count, given.seed) if given.plant else []
     if given.data or sentences:
         rows = (rows_of(given.data) if given.data else []) + sentences
+        rows = [row for row in rows if given.half is None or row["id"] % 2 == (given.half == "odd")]
         for name, (hits, total) in sorted(measure(rows, given.misses).items()):
             print(f"{name:<36}{share(hits, total)}")
     if given.free:
