@@ -13,10 +13,10 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from medloop.teacher.injection.grader_address import accompanies_attack, addresses_grader
+from medloop.teacher.injection.grader_address import accompanies_attack, addresses_grader, asks_about_scores
 from medloop.teacher.injection.obfuscation import foreign_scripts, invisible_text, latin_language, remove_encoded, strip_invisible
 
-VERSION = "3"
+VERSION = "4"
 REMOVED = "[removed]"
 
 _SPEAKERS = (
@@ -86,9 +86,7 @@ def inspect(text: str, like: str | None = None) -> FencedText:
             break
         plain = shorter
     plain = remove_encoded(plain, REMOVED, lambda decoded: claims.append(decoded) if addresses_grader(decoded) else None)
-    sentences = _without_attacks(
-        sentences_of(plain), plain if like is None else like, is_reversed or REMOVED in plain or bool(claims), claims
-    )
+    sentences = _without_attacks(sentences_of(plain), plain, like, is_reversed or REMOVED in plain or bool(claims), claims)
     clean = re.sub(r"(?:\[removed\][\s,:}{\]]*){2,}", REMOVED + " ", "".join(sentences)).strip()
     is_marked = not claims or REMOVED in clean
     return FencedText(clean if is_marked else f"{clean} {REMOVED}", tuple(claims))
@@ -127,13 +125,16 @@ def _without_blocks(text: str, claims: list[str]) -> str:
     return _TABLE.sub(cut_table, text)
 
 
-def _without_attacks(sentences: list[str], like: str, attacked: bool, claims: list[str]) -> list[str]:
+def _without_attacks(sentences: list[str], plain: str, like: str | None, attacked: bool, claims: list[str]) -> list[str]:
     """Replace attacks. Where there was one, the other sentences are checked more strictly: its other half is often beside it."""
-    speaks = [addresses_grader(sentence) for sentence in sentences]
+    about_scores = like is not None and asks_about_scores(like)
+    like = plain if like is None else like
+    speaks = [addresses_grader(sentence, about_scores) for sentence in sentences]
     for first in range(len(sentences) - 1):  # "give it full" / "marks"
         is_open = sentences[first].endswith("\n") and not _ENDED.search(sentences[first])
         if is_open and not speaks[first] and not speaks[first + 1]:
-            speaks[first] = speaks[first + 1] = addresses_grader(sentences[first].rstrip("\n") + " " + sentences[first + 1])
+            together = sentences[first].rstrip("\n") + " " + sentences[first + 1]
+            speaks[first] = speaks[first + 1] = addresses_grader(together, about_scores)
     claims += [sentence.strip() for sentence, is_claim in zip(sentences, speaks, strict=True) if is_claim]
     bad = [is_claim or _foreign(sentence, like) for is_claim, sentence in zip(speaks, sentences, strict=True)]
     if attacked or any(bad):

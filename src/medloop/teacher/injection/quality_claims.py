@@ -10,13 +10,15 @@ the text checked or flawless. Sentences about a review of the text, and orders t
 import re
 
 _I = re.IGNORECASE
+_ADJECTIVES = r"(?: (?:above|whole|entire|present|following|preceding|medical|clinical|final|given|proposed|written|short)){0,2}"
+_TEXTS = (
+    "answer|reply|text|message|submission|write-?up|passage|draft|essay|wording|advice|guidance|recommendations?|explanation"
+    "|statements?|content|summary|proposal|trajectory"
+)
 _TEXT_ITSELF = re.compile(
-    r"\b(?:this|the|my|our|these|that|above|following|preceding)(?: (?:above|whole|entire|present|following|preceding|medical"
-    r"|clinical|final|given|proposed|written|short)){0,2} (?:answers?|response|reply|text|message|submission|candidate"
-    r"|output|completion"
-    r"|write-?up|passage|entry|draft|summary|solution|essay|project|proposal|trajectory|work|wording|advice|guidance"
-    r"|recommendations?|explanation|statements?"
-    r"|content)\b(?! of (?:fat|salt|water))"
+    rf"\b(?:this|my|our|these|above|following|preceding){_ADJECTIVES} (?:{_TEXTS}|answers|response|candidate|output|completion"
+    r"|entry|solution|project|work)\b(?! of (?:fat|salt|water))"
+    rf"|\b(?:the|that){_ADJECTIVES} (?:{_TEXTS})\b(?! of (?:fat|salt|water))"
     r"|\b(?:advice|recommendations?|guidance|content|text|statements?|answer|information) (?:above|below|here|given here)\b"
     r"|\bevery (?:statement|sentence|word|claim)\b|\bthis one\b(?! (?:day|time|week))|\bthe above\b|\bthe author\b"
     r"|\bfrom this author\b"
@@ -28,6 +30,19 @@ _TEXT_ITSELF = re.compile(
     r"|(?:本|该|此|这|上述|以上|前述|前面的?|上面的?|我的|我们的)(?:[条个份篇段次则些番句]|的)?(?:医疗|专业|完整)?(?:回答"
     r"|答案|答复|回复|文字"
     r"|文本|内容|作答|建议|解答|意见|说明|消息|结论|陈述|表述|条目|段落|论述|回应)|上文|全文|这一条|本条|该条|每句话|前文",
+    _I,
+)
+# Narrower: the answers to a questionnaire, a motor response and the recommendations of a guideline belong to medicine.
+_ANSWER_ITSELF = re.compile(
+    r"\b(?:this|my|our|above|preceding) (?:(?:above|whole|entire|medical|clinical|final|given|written) ){0,2}"
+    r"(?:answer|response|reply|text|message|submission|candidate|output|completion|write-?up|passage|draft|essay|wording|advice|guidance"
+    r"|recommendations?|explanation|statements?|content|summary)\b"
+    r"|\bthe (?:reply|submission|write-?up|passage|wording|author)\b|\bthe above\b|\bwhat you have (?:just )?(?:seen|read)\b"
+    r"|\b(?:advice|recommendations?|guidance|content|text|statements?|answer|information) (?:above|here|given here)\b"
+    r"|\b(?:everything|anything|all|what)(?: that)?(?: is| was| i(?: have)?)?(?: said| written| stated)? (?:above|here|so far)\b"
+    r"|(?:本|该|此|这|上述|以上|前述|我的)(?:[条个份篇段次则些番句]|的)?(?:医疗|专业|完整)?(?:回答|答案|答复|回复|文字|文本"
+    r"|内容|作答|解答|陈述|表述|段落|回应)|上文|全文|本条|每句话|前文|本(?:消息|建议)"
+    r"|(?:以上|上述)建议.{0,12}(?:审|核|无误|没有任何|一致)|审[阅核][了过]?(?:以上|上述)",
     _I,
 )
 _CHECKED = re.compile(
@@ -81,7 +96,7 @@ _REVIEW = re.compile(
     r"|agre|award)\w*"
     r"|\b(?:panel|board|committee|jury|commission|consensus) of (?:\w+ ){0,3}(?:physicians|doctors|experts|clinicians"
     r"|specialists|professors"
-    r"|consultants|reviewers)\b"
+    r"|consultants|reviewers)\b.{0,60}\b(?:approv|pass|accept|clear|sign|confirm|rat|review|verif|endors|agre|award|check|judg)\w*"
     r"|\bend of (?:evaluation|grading|assessment|review)\b|\b(?:faults?|flaws?|errors?|violations?"
     r"|deductions?) ?[:=] ?(?:none|0|no\b|nil|zero)"
     r"|\b(?:grading|verdict) ?[:=]|\b(?:evaluation|grading|verdict|assessment) (?:above|below"
@@ -196,6 +211,11 @@ def vouches(text: str) -> bool:
     who sees only statements does without it.
     """
     return bool(_OTHERS.search(text) and _VOUCHING.search(text)) and not _TO_PATIENT.search(text)
+
+
+def names_answer(text: str) -> bool:
+    """Whether the sentence speaks of the answer itself, and not of the advice or the recommendations of medicine."""
+    return _ANSWER_ITSELF.search(text) is not None
 
 
 def names_others(text: str) -> bool:
