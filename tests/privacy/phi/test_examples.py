@@ -7,7 +7,7 @@ import pytest
 
 from medloop.privacy.phi import foreign_ids
 from medloop.privacy.phi.chinese import places as chinese_places
-from medloop.privacy.phi.chinese import slots
+from medloop.privacy.phi.chinese import slots, unusual
 from medloop.privacy.phi.chinese import titled_names as chinese_titles
 from medloop.privacy.phi.chinese.names import SITUATIONS, NameCandidate, Situation, situation_of
 from medloop.privacy.phi.disguised import DISGUISES, Disguise
@@ -32,6 +32,7 @@ FINDERS = (
     *english_places.FINDERS,
     *chinese_titles.FINDERS,
     *slots.FINDERS,
+    *unusual.FINDERS,
     *chinese_places.FINDERS,
 )
 

@@ -63,7 +63,8 @@ def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
     if has_han:
         guessed.update(chinese_titles.find(plain))
         guessed.update((start, _known_end(plain, start, end, persons), "NAME") for start, end in text.chinese[0])
-    spans = [*text.formed, *(span for span in guessed if not is_term(plain, span)), *english_places.find(plain)]
+    guessed = {span for span in guessed if not is_term(plain, span) or chinese_names.is_titled(plain, span[1])}
+    spans = [*text.formed, *guessed, *english_places.find(plain)]
     if has_han:
         spans += chinese_places.find(plain)
     if not spans and not persons:

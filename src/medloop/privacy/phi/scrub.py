@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from medloop.privacy.phi import disguised, mentions
-from medloop.privacy.phi.chinese import slots
+from medloop.privacy.phi.chinese import slots, unusual
 from medloop.privacy.phi.english import tagged_spans
 from medloop.privacy.phi.find import PLACEHOLDER, PreparedText, find_in
 from medloop.privacy.phi.normalize import fold, remove_invisible
@@ -175,7 +175,7 @@ def _doubts(text: PreparedText) -> Iterator[tuple[float, str]]:
         word = 0.9
     yield word, "a word that may be a name, a place or an organisation"
     yield min(1.0, _CHINESE_WEIGHT * text.chinese[1]), "characters that may be a Chinese name"
-    if slots.doubtful(text.plain) or tagged_spans.name_may_be_left(text.plain):
+    if slots.doubtful(text.plain) or unusual.may_name_by_word(text.plain) or tagged_spans.name_may_be_left(text.plain):
         yield 0.85, "an ordinary word where a name is expected"
     if disguised.may_hide(text.plain):
         yield 0.95, disguised.REASON

@@ -6,20 +6,49 @@
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from medloop.privacy.phi import lists
 from medloop.privacy.phi.allowed import is_term
+from medloop.privacy.phi.chinese.cues import (
+    BEHIND_SURNAME,
+    PERSON_BEHIND,
+    PERSON_WORD,
+    RECORD,
+    ROLE,
+    SAYS,
+    TITLE,
+    TITLED_BEHIND,
+    WEEKDAY_WISH_OR_TOWN,
+    WORD_ACROSS,
+)
 from medloop.privacy.phi.chinese.network import NameNetwork, ids_of, load
+from medloop.privacy.phi.chinese.words import (
+    GIVEN_PAIR,
+    WORD_SURNAMES,
+    blocked_words,
+    is_given,
+    is_pair,
+    ordinary_words,
+    surname_length,
+    surnames,
+)
 
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _INSIDE_NAME = re.compile(r"[\u3400-\u9fff·•]")
 _HOT = -2.7  # the logit from which a character is looked at, a probability of about 0.06
 _SECOND, _FURTHER = 0.08, 0.1  # the probability with which a name continues, to two characters and beyond
 _CERTAIN = 0.95
+_SURE = 0.9  # so sure is the network of few words of medicine
+_LIKELY = 0.6  # at the beginning of a note, where a patient's name stands
+_LEFT = 0.5  # how close a word comes that the network is sure of and that is left
+_SENTENCE_ENDS = "。！？!?;；\n：:"
+# What follows the patient's name at the beginning of a note.
+_PATIENT_BEHIND = re.compile(
+    "[，,。（( ]|[术产病]后|入院|出院|住院|出现|突发|突然|今[天晨日早晚]|昨[天晚日]|[上本]周|刚|又|也|还|被|因|用|服|吃|喝|打|做|查|拍|抽|发[热烧]|主?诉|说|问|值班"
+    "|血|尿|便|体温|心[率电]|呼吸|精神|意识|神志|肝|肾|肺|胃|腹|胸|头|咳|呕|恶心|腰|腿|右|左|双|女士|先生|的[^士话时]|自[行述]|夜[间里]|反[复应映]|已|未|拒绝|要求|需|可"
+)
 _COMMENT = 60  # characters; in a text so short, a cheap look may save the network
 NEVER = 2.0  # no network is as sure as that
 _SIGNS = "，。：；、,:;（）() \n"
@@ -31,40 +60,6 @@ _REMEDY = re.compile("[丸霜散汤](?![一-鿿])|.(?:病(?![情历人房程])|�
 _FUNCTION = "的是和了在也有不我你他她就都来去说到与及请找给对跟同让叫把被这那又还已从为将想要能可后前上下时一"
 _PATIENT = frozenset(("患者", "病人", "患儿", "产妇", "家属", "死者", "伤者"))
 _CHILD_WORDS = frozenset(("儿子", "儿童", "儿科", "儿女", "儿媳", "儿时", "儿茶"))
-_TITLE = re.compile(
-    "医生|医师|大夫|主任|护士|先生|女士|小姐|教授|院长|阿姨|大爷|大妈|老师|药师|同志|奶奶|爷爷|叔叔|师傅|同学|警官|律师|经理|主治"
-)
-# What a surname alone may be followed by.
-_BEHIND_SURNAME = re.compile(
-    f"{_TITLE.pattern}|叔|姐|哥|总|姨|婶|嫂|伯|老板|工|处长|科长|队长|会计|秘书|太太|某|氏|老|公|主管|技师|博士|院士|大姐|大哥"
-    "|大娘|大叔|姥|医|护|副"
-)
-# Who somebody is, right before the name.
-_ROLE = re.compile(
-    "(?:姓名|[弟妹哥姐姑舅]{2}|姨妈|伯母|婶婶|丈夫|妻子|爱人|老公|老婆|儿子|女儿|同事|朋友|同学|护工|家属|邻居|保姆|男友|女友|助手|术者|一助|二助|陪护|访者|询者"
-    r"|表[哥弟姐妹]|堂[哥弟姐妹]|姐夫|妹夫|舅妈|[大二三四小][姨叔舅姑]|岳[父母]|太太|闺女|老伴|侄女|甥女|村医|护理员|护师|教授|大夫|我爸|我妈|器械|麻醉|巡回|患儿|孕妇|产妇|转告|转入|新收|\d床|通知|感谢|随访|申请人|投诉人|投诉者|联系人|监护人|代理人|侄子|外甥|孙子|孙女|儿媳|女婿|母亲|父亲|妈妈|爸爸|奶奶|爷爷|外婆|外公|老师|叫|名叫|叫做|死者|伤者|房东|司机|工友|战友|室友|队友|[：:] ?)$"
-)
-# What persons do or are, right behind the name.
-_SAYS = re.compile("觉得|认为|说|表示|讲|反映|提到|问|告诉|要求|希望|担心|建议|反馈|来电|打来|诉|称")
-_PERSON_BEHIND = re.compile(rf"{_SAYS.pattern}|{_TITLE.pattern}|[，,（( ]?(?:男|女)[，,。 )）]|[，,（( ]?\d{{1,3}}岁")
-_TITLED_BEHIND = re.compile(rf"{_TITLE.pattern}|[，,（( ]?(?:男|女)[，,。 )）]|[，,（( ]?\d{{1,3}}岁")
-# A week, a company, a speaker's own: the surname belongs to the character before it.
-_WORD_ACROSS = re.compile(
-    "[上下本每这那一二两三四五六七八九十几多双单半]周|[我贵公该]司|[分小一]时|[不未]曾|[同每]房|[医]师|[小厅]车|[过全日历工]程|[不]安|[可]能"
-)
-_WEEKDAY_WISH_OR_TOWN = re.compile(
-    "周[一二三四五六日末]|祝[健您你早好平愉顺生一]|吉林|南京|宣武|温州|康复|安徽|江苏|江西|青海|云南|贵州|石家庄|常州|金华"
-    "|陆军|连云港|安阳|小梁|张冠李戴"
-)
-# Words of records and letters about a person; in such a text a name is likelier than in an article or an exam question.
-_RECORD = re.compile(
-    r"姓名|家属|[我他她]叫|叫做|名叫|本人|签名|签字|签署|\d床|床号|收件|收货|快递|地址|邮箱|户名|登记号|护照|来电|查房|值班|随访"
-    r"|交班|转账|退款|参保|身份证|手机|电话|住院号|门诊号|病历号|病案号|挂号|的号|我(?:爱人|丈夫|妻子|外甥|同事)|护士|助手|执笔|伤者"
-    r"|见证|\d{7}|[患病][者人][^的可应有在，,。]{2,3}[，,]|尊敬的|投诉|转告|陪同|先生|女士|@"
-)
-
-
-_PERSON_WORD = re.compile("叫|请|患儿|产妇|孕妇|病人|患者|闺女|儿子|女儿|侄|甥|大叔|大爷|大妈|阿姨|主刀|一助|·")
 
 
 def find(text: str, about_person: bool = False, network: NameNetwork | None = None) -> tuple[list[tuple[int, int]], float]:
@@ -84,14 +79,14 @@ def find(text: str, about_person: bool = False, network: NameNetwork | None = No
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     inside, begins = (1 - probabilities[:, 0]).tolist(), probabilities[:, 1].tolist()
     spans = _grow(text, inside, begins, offsets.tolist(), hot)
-    return _choose(text, spans, about_person or bool(_RECORD.search(text)))
+    return _choose(text, spans, about_person or bool(RECORD.search(text)))
 
 
 def _may_name_somebody(text: str) -> bool:
-    """Whether there is a word of records, or a surname that belongs to no ordinary word."""
-    if _RECORD.search(text) or _PERSON_WORD.search(text):
+    """Whether there is a word of records, two characters of given names, or a surname that belongs to no ordinary word."""
+    if RECORD.search(text) or PERSON_WORD.search(text) or GIVEN_PAIR.search(text):
         return True
-    single, double = _surnames()
+    single, double = surnames()
     words = ordinary_words()
     for index in range(len(text) - 1):
         pair = text[index : index + 2]
@@ -132,13 +127,17 @@ def _whole(text: str, start: int, end: int) -> tuple[int, int]:
             start -= 1
         elif start > 1 and surname_length(text, start - 2) == 2:
             start -= 2
+    if start and text[start - 1 : start + 1] in ("外孙", "侄孙"):
+        start += 1
+    elif opens(text, start - 1) and end - start == 2 and text[start - 1] in WORD_SURNAMES and is_given(text[start:end]):
+        start -= 1
     for index in range(start + 1, end):
-        if _TITLE.match(text, index):
+        if TITLE.match(text, index):
             return start, index
     if end - start == 2 and text[end : end + 1] == "儿" and text[end : end + 2] not in _CHILD_WORDS:
         end += 1
     if end - start == 1 and end < len(text) and surname_length(text, start) and _HAN.match(text[end]):
-        end += not (_BEHIND_SURNAME.match(text, end) or (start and text[start - 1] in _BEFORE_SURNAME))
+        end += not (BEHIND_SURNAME.match(text, end) or (start and text[start - 1] in _BEFORE_SURNAME))
     return _without_words(text, start, end)
 
 
@@ -157,16 +156,53 @@ def _choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool)
     names, nearest = list[tuple[int, int]](), 0.0
     for start, end, best in spans:
         threshold = _threshold(text, start, end, in_record)
-        if best >= threshold:
+        if best >= threshold or (best >= _LIKELY and _opens_note(text, start, end)):
             names.append((start, end))
-        elif (
-            end - start > 1
-            and threshold < NEVER
-            and not _is_everyday(text, start, end)
-            and not is_term(text, (start, end, "NAME"))
-        ):
-            nearest = max(nearest, best / threshold)
+        elif end - start > 1:
+            is_known = is_term(text, (start, end, "NAME"))
+            if threshold < NEVER and not is_known and not _is_everyday(text, start, end):
+                nearest = max(nearest, best / threshold)
+            elif best >= (_SURE if is_known else _LIKELY) and _is_unlikely_word(text, start, end):
+                nearest = max(nearest, _LEFT)
     return names, nearest
+
+
+def _is_unlikely_word(text: str, start: int, end: int) -> bool:
+    """Whether what the network is sure of is not a word, or stands where a name does."""
+    if _is_taken_or_ill(text, start, end) or _is_weekday_or_across(text, start):
+        return False
+    if opens(text, start) and _PATIENT_BEHIND.match(text, end):
+        return True
+    if is_term(text, (start, end, "NAME")):
+        return False
+    return text[start:end] not in ordinary_words() and not any(is_pair(text, index) for index in range(start - 1, end))
+
+
+def is_titled(text: str, end: int) -> bool:
+    """Whether a title, a sex or an age follows: then even the name of a herb is a person's."""
+    return TITLED_BEHIND.match(text, end) is not None
+
+
+def opens(text: str, start: int) -> bool:
+    """Whether a sentence begins here."""
+    return start == 0 or (start > 0 and text[start - 1] in _SENTENCE_ENDS)
+
+
+def _opens_note(text: str, start: int, end: int) -> bool:
+    """Whether an ordinary word of two or three characters begins a sentence as a patient's name does: 高兴术后第一天."""
+    return (
+        1 < end - start < 4
+        and opens(text, start)
+        and text[end - 1] not in "里上下中内外后前时期性化的"
+        and not _is_weekday_or_across(text, start)
+        and not _begins_blocked_word(text, start, 3)
+        and not is_term(text, (start, end, "NAME"))
+        and _PATIENT_BEHIND.match(text, end) is not None
+    )
+
+
+def _is_weekday_or_across(text: str, start: int) -> bool:
+    return bool(WEEKDAY_WISH_OR_TOWN.match(text, start) or _is_across_word(text, start))
 
 
 class NameCandidate:
@@ -176,7 +212,7 @@ class NameCandidate:
 
     def __init__(self, text: str, start: int, end: int) -> None:
         self.text, self.start, self.end, self.size = text, start, end, end - start
-        self.has_role = start > 1 and _ROLE.search(text, max(0, start - 4), start) is not None
+        self.has_role = start > 1 and ROLE.search(text, max(0, start - 4), start) is not None
         self.has_surname = surname_length(text, start) > 0
         self.is_blocked = _begins_blocked_word(text, start) or _is_across_word(text, start)
 
@@ -204,7 +240,7 @@ def _is_led(name: NameCandidate) -> bool:
         return True
     if name.before(2) in _PATIENT and name.behind() in _SIGNS:
         return True
-    if _TITLED_BEHIND.match(name.text, name.end):
+    if TITLED_BEHIND.match(name.text, name.end):
         return True
     return name.size > 2 and name.behind() in _SIGNS and name.before() in _SIGNS
 
@@ -243,7 +279,7 @@ def _is_long_blocked(name: NameCandidate) -> bool:
 def _is_blocked_person(name: NameCandidate) -> bool:
     ends = name.behind() in _SIGNS  # also at the end of the text
     led = name.has_role and (ends or name.before() not in ":：")
-    return name.is_blocked and (led or bool(_PERSON_BEHIND.match(name.text, name.end)))
+    return name.is_blocked and (led or bool(PERSON_BEHIND.match(name.text, name.end)))
 
 
 def _is_blocked_alone(name: NameCandidate) -> bool:
@@ -258,12 +294,22 @@ def _has_blocked_inside(name: NameCandidate) -> bool:
     )
 
 
+def _is_led_given(name: NameCandidate) -> bool:
+    return not name.has_surname and name.has_role and name.size > 1 and name.before() not in ":： "
+
+
+def _is_given_alone(name: NameCandidate) -> bool:
+    ends = name.behind() in _SIGNS or name.behind() in "啊呀吗吧的说"
+    starts = name.before() in _SIGNS
+    return not name.has_surname and starts and ends and is_given(name.text[name.start : name.end])
+
+
 def _is_hidden(name: NameCandidate) -> bool:
     return name.text[name.start + 1 : name.start + 2] == "某"
 
 
 def _is_bare_surname(name: NameCandidate) -> bool:
-    return name.size == 1 and not _BEHIND_SURNAME.match(name.text, name.end)
+    return name.size == 1 and not BEHIND_SURNAME.match(name.text, name.end)
 
 
 def _is_nickname(name: NameCandidate) -> bool:
@@ -272,7 +318,7 @@ def _is_nickname(name: NameCandidate) -> bool:
 
 
 def _is_weekday_wish_or_town(name: NameCandidate) -> bool:
-    return _WEEKDAY_WISH_OR_TOWN.match(name.text, name.start) is not None
+    return WEEKDAY_WISH_OR_TOWN.match(name.text, name.start) is not None
 
 
 def _is_word(name: NameCandidate) -> bool:
@@ -292,7 +338,7 @@ def _is_in_word(name: NameCandidate) -> bool:
 
 
 def _says_something(name: NameCandidate) -> bool:
-    return bool(_SAYS.match(name.text, name.end)) and not _is_in_word(name)
+    return bool(SAYS.match(name.text, name.end)) and not _is_in_word(name)
 
 
 SITUATIONS = (
@@ -302,6 +348,8 @@ SITUATIONS = (
     Situation("term that begins with a surname", "{高敏}体质", lambda name: name.is_blocked, NEVER, NEVER),
     Situation("no surname, with a term inside", "此{刻高热}", _has_blocked_inside, NEVER, NEVER),
     Situation("part of a frequent pair of characters", "牙齿{矫正}器", _is_in_frequent_pair, NEVER, NEVER),
+    Situation("no surname, behind a role", "他爱人{淑芬}说", _is_led_given, 0.4, 0.4),
+    Situation("no surname, characters of given names", "，{淑芬}，", _is_given_alone, 0.7, 0.5),
     Situation("no surname", "找{扎西}看病", lambda name: not name.has_surname, 0.95, 0.7),
     Situation("name that is hidden already", "{郑某}来诊", _is_hidden, NEVER, NEVER),
     Situation("surname behind 老 or 小", "，老{汪}来了", _is_nickname, 0.5, 0.5),
@@ -331,7 +379,7 @@ def _threshold(text: str, start: int, end: int, in_record: bool) -> float:
 
 def _begins_blocked_word(text: str, start: int, least: int = 2) -> bool:
     """Herbs, drugs, diseases and everyday words of at least so many characters that begin with a surname: 葛根素, 高热, 尚未."""
-    blocked = _blocked_words()
+    blocked = blocked_words()
     four = text[start : start + 4]
     if len(four) > 2 and (four in blocked or four[:3] in blocked):
         return True
@@ -340,52 +388,10 @@ def _begins_blocked_word(text: str, start: int, least: int = 2) -> bool:
 
 def _is_across_word(text: str, start: int) -> bool:
     """Whether the character belongs to the one before it: 上周, 我司."""
-    return _WORD_ACROSS.match(text[max(0, start - 1) : start + 1]) is not None
+    return WORD_ACROSS.match(text[max(0, start - 1) : start + 1]) is not None
 
 
 def _is_everyday(text: str, start: int, end: int) -> bool:
     """Whether this is, begins with or ends in an ordinary word, or has no surname: not a reason to hold a text back."""
     words = ordinary_words()
     return any(text[start:last] in words for last in range(start + 2, end + 3)) or not surname_length(text, start)
-
-
-def surname_length(text: str, start: int) -> int:
-    """How many characters of a surname stand here: 0, 1 or 2."""
-    single, double = _surnames()
-    return 2 if text[start : start + 2] in double else int(text[start : start + 1] in single)
-
-
-@lru_cache(maxsize=1)
-def _surnames() -> tuple[frozenset[str], frozenset[str]]:
-    surnames = [
-        *lists.lines("surnames_zh.txt"),
-        *"阚楼逄亓衣郏缑苌琚隗鄂粘邴乜弓展厍覃",
-        *"鲜于 第五 闾丘 呼延 澹台 公冶 宗政 濮阳 淳于 太叔 申屠 仲孙 轩辕 钟离 宇文 长孙 相里 厍狄 公羊 谷梁 拓跋 端木 百里 东郭 梁丘 左丘 万俟 闻人 夏侯 赫连 尉迟".split(),
-    ]  # the last are too rare to be learned from
-    return frozenset(s for s in surnames if len(s) == 1), frozenset(s for s in surnames if len(s) == 2)
-
-
-@lru_cache(maxsize=1)
-def _blocked_words() -> frozenset[str]:
-    return frozenset(word for line in lists.lines("never_zh.txt") for word in line.split())
-
-
-@lru_cache(maxsize=1)
-def _pairs() -> tuple[frozenset[str], frozenset[str]]:
-    often, seldom = set[str](), set[str]()
-    for line in lists.lines("pairs_zh.txt"):
-        first, rest = line[0], line[1:].partition(" ")
-        often.update(first + second for second in rest[0])
-        seldom.update(first + second for second in rest[2])
-    return frozenset(often), frozenset(often | seldom)
-
-
-def is_pair(text: str, start: int, *, often: bool = False) -> bool:
-    """Whether these two characters stand side by side in several medical texts (`often`: in very many), so are a word."""
-    return text[start : start + 2] in _pairs()[not often]
-
-
-@lru_cache(maxsize=1)
-def ordinary_words() -> frozenset[str]:
-    """Ordinary words that hold a surname: 高血压, 白芍, 张力, 方法."""
-    return frozenset(lists.lines("words_zh.txt"))

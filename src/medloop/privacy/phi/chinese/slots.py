@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from medloop.privacy.phi import lists
-from medloop.privacy.phi.chinese.names import is_pair, ordinary_words, surname_length
+from medloop.privacy.phi.chinese.pinyin import PINYIN_SURNAMES, count_syllables
+from medloop.privacy.phi.chinese.words import is_pair, ordinary_words, surname_length
 from medloop.privacy.phi.normalize import MASK
 from medloop.privacy.phi.rules import Finder
 
@@ -165,38 +166,17 @@ def _find_only_surname(text: str) -> Iterator[tuple[int, int]]:
         yield from (match.span("name") for match in _ONLY_SURNAME.finditer(text))
 
 
-_INITIALS = ("", *"b p m f d t n l g k h j q x r z c s y w zh ch sh".split())
-_FINALS = "a o e i u v ai ei ui ao ou iu ie ue er an en in un ang eng ing ong ia iao ian iang iong ua uo uai uan uang ve".split()
-_PINYIN_SURNAMES = frozenset(
-    """wang li zhang liu chen yang zhao huang zhou wu xu sun hu zhu gao lin he guo ma luo liang song zheng xie han tang feng yu dong
-    xiao cheng cao yuan deng fu shen zeng peng lv lu su jiang cai jia ding wei xue ye yan pan du dai xia zhong tian ren fan fang
-    shi yao tan liao zou xiong jin hao kong bai cui kang mao qiu qin gu hou shao meng long wan duan lei qian yin chang qiao gong
-    lai pang ni tao mo wen zhuang ouyang sima zhuge shangguan situ""".split()
-)
 _PINYIN = re.compile(r"(?<![A-Za-z])(?P<surname>[A-Za-z]{2,8}) (?P<given>[A-Za-z]{2,12}(?: [A-Za-z]{2,6})?)(?![A-Za-z])")
 _PINYIN_CUE = re.compile(rf"(?:叫|是|人|名|者|姓名|医生|jiao|shi|[:(]|{_PATIENTS}|{_STAFF}|{_KIN})[ ]?$")
-
-
-@lru_cache(maxsize=1)
-def _syllables() -> frozenset[str]:
-    return frozenset(initial + final for initial in _INITIALS for final in _FINALS)
-
-
-@lru_cache(maxsize=4096)
-def _count_syllables(word: str) -> int:
-    """In how few syllables of pinyin this word can be read; 0 if in none."""
-    if word in _syllables():
-        return 1
-    return 2 if any(word[:cut] in _syllables() and word[cut:] in _syllables() for cut in range(1, len(word))) else 0
 
 
 def _find_pinyin(text: str) -> Iterator[tuple[int, int]]:
     """In a text with Chinese characters: capitals, or small letters behind a cue."""
     for match in _PINYIN.finditer(text):
         surname, given = match["surname"], match["given"].split()
-        if surname.lower() not in _PINYIN_SURNAMES or not 1 <= sum(map(_count_syllables, map(str.lower, given))) <= 2:
+        if surname.lower() not in PINYIN_SURNAMES or not 1 <= sum(map(count_syllables, map(str.lower, given))) <= 2:
             continue
-        if not all(_count_syllables(part.lower()) for part in given):
+        if not all(count_syllables(part.lower()) for part in given):
             given, end = given[:1], match.start("given") + len(given[0])
         else:
             end = match.end()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from medloop.privacy.phi import lists
-from medloop.privacy.phi.chinese import slots
+from medloop.privacy.phi.chinese import slots, unusual
 from medloop.privacy.phi.rules import Finder
 from medloop.privacy.phi.spans import Span
 
@@ -18,13 +18,13 @@ _TITLE = "(?:医生|医师|大夫|主任|护士长|护士|先生|女士|小姐|�
 # "主任医师", "保安老师", "何大夫?" (which doctor): here the character before the title is not a surname.
 _NOT_SURNAMES = "任何责主保安单全方成向时于关管解包卫严常易文干师门代位平水元支"
 _FORM = re.compile(
-    r"(?:^|(?<=[\n。；;：:，, ]))(?P<before_sex>[\u4e00-\u9fff]{2,4})(?=[，,、 ] ?[男女](?:性)?(?:[，,、 ]|\d))"
+    r"(?:^|(?<=[\n。；;：:，, ]))(?P<before_sex>[\u4e00-\u9fff]{2,4})(?=[，,、 ] ?(?:[男女](?:性)?(?:[，,、 ]|\d)|\d{1,3}岁))"
     r"|(?:姓名|术者|主刀|[一二三]助|助手|联系人|签名|签字|经治医师|主治医师|主管医师|责任护士|记录者?|开嘱|执行人?|核对人?|审核人?|报告人|送检人|申请人|监护人|家属|收件人|户名|陪护)[：:] ?"
     r"(?P<labelled>[\u4e00-\u9fff]{2,3})(?=[；;，,。、\n ]|$)"
 )
 # Answers of a form that are not a name: 无, 同上, 拒绝.
 _NOT_NAMES = re.compile(
-    "[无不详同见未否待全局已有是阴阳正可的了患病者方老幼青中年入初复例儿]|麻|拒绝|陪同|本人|签字|知情|主诉|现病"
+    "[无不详同见未否待全局已有是阴阳正可的了患病者方老幼青中年入初复例儿孩宝您好女男]|麻|拒绝|陪同|本人|签字|知情|主诉|现病"
 )
 
 
@@ -71,6 +71,6 @@ FINDERS = (
 
 
 def find(folded: str) -> Iterator[Span]:
-    for finder in (*FINDERS, *slots.FINDERS):
+    for finder in (*FINDERS, *slots.FINDERS, *unusual.FINDERS):
         for start, end in finder.find(folded):
             yield start, end, finder.kind

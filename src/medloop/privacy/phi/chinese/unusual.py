@@ -1,0 +1,287 @@
+"""Chinese names that the network does not know: peoples with other names, foreign names, rare surnames, nicknames, signatures."""
+
+# ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
+import re
+from collections.abc import Iterator
+
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.allowed import is_term
+from medloop.privacy.phi.chinese.pinyin import PINYIN_SURNAMES, count_syllables
+from medloop.privacy.phi.chinese.words import (
+    GIVEN,
+    RARE_SURNAMES,
+    WORD_SURNAMES,
+    blocked_words,
+    is_given,
+    is_pair,
+    ordinary_words,
+    surname_length,
+)
+from medloop.privacy.phi.lists import NAMES, ORDINARY, is_listed, medical_words, tier
+from medloop.privacy.phi.rules import Finder
+
+_HAN = "\u4e00-\u9fff"
+_DOT = "·•・‧∙⋅"
+_SURNAMES = lists.lines("surnames_zh.txt")
+_SINGLE = "".join(name for name in _SURNAMES if len(name) == 1) + RARE_SURNAMES
+_START = r"(?:^|(?<=[。！？!?;\n:,、\s(（\"“@]))"
+_DOTTED = re.compile(
+    rf"(?P<name>[{_HAN}]{{1,6}}(?:-[{_HAN}]{{1,6}})?(?:[{_DOT}][{_HAN}]{{1,8}}){{1,3}})(?=[,。;:、()（）\s\"”]|$)"
+)
+_NOT_DOTTED = re.compile("综合征|综合症|病|征|试验|现象|反应|手术|评分|法$|量表|分级|骨折|疗法|[药片]")
+# Parts of the names of other peoples of China; one of them in a run of such syllables is enough.
+_PEOPLES = (
+    "买买提|麦麦提|艾合买提|热西提|吐尔|古丽|买合|木提|提江|依江|别克|汗孜|尼亚孜|努尔|阿卜|阿不|阿依|帕提|再娜|玉素|卡迪|艾尔|肉孜|热依|迪力|木拉|米热|艾力|巴依|哈力|吾买|萨拉|沙吾|赛买"
+    "|卓玛|央金|次仁|次旺|扎西|平措|顿珠|旺堆|多吉|拉姆|格桑|丹增|洛桑|仁青|罗布|边巴|达瓦|尼玛|普布|巴桑|白玛|德吉|曲珍|加措|仁增|索朗|贡布|才让|才旦|拉毛|桑吉|嘉措|旦增|强巴"
+    "|巴特尔|其木格|格日勒|乌云|斯琴|萨仁|图雅|娜仁|阿拉坦|呼格|吉勒|其其格|朝鲁|巴雅尔|孟和|敖登|宝音|哈斯|额尔敦|布和|乌日|苏日|塔娜|特木|那日|阿古拉|牧仁"
+    "|吉克|阿木|惹古|曲比|沙马|吉木|尔古|日哈|木呷|阿牛|阿果|莫色|石一|拉者|阿西|克惹|阿嘎|依莫|尔洛|古哈"
+)
+_SYLLABLE = (
+    "阿卜杜买麦提吐尔逊古丽热西合木江别克汗孜尼亚努依帕再娜玉素甫卡迪艾肉力拉米巴哈吾萨沙赛买卓玛央金次仁旺扎平措顿珠堆多吉姆格桑丹增洛青罗布边达瓦普白德曲珍加索朗贡才让旦毛嘉强特其日勒乌云斯琴"
+    "仁图雅坦呼朝鲁雅孟和敖登宝音斯额敦苏塔牧克惹比马呷牛果莫色石一者嘎洛孜排则来依夏热汗尔那娅甫伊明都地里"
+)
+_PEOPLE = re.compile(rf"{_START}(?P<name>[{_SYLLABLE}]{{3,9}})")
+_PEOPLE_PART = re.compile(_PEOPLES)
+_DRUG_END = re.compile("[坦汀唑普胺酮啶嗪松定宁素酸钠钾钙酯醇肽辛星韦净康泊芬隆仑喹苷酚因灵片抗]$")
+# A surname and one or two characters of given names at the beginning of a sentence, or as a signature at its end.
+_RARE = re.compile(rf"{_START}(?P<name>[{RARE_SURNAMES}{WORD_SURNAMES}][{GIVEN}]{{2}})")
+_SIGNATURE = re.compile(rf"[。！？!?;\n)）] ?(?P<name>[{_SINGLE}{WORD_SURNAMES}][{_HAN}]{{1,2}})\s*$")
+_TITLED = re.compile(
+    rf"(?:^|[,。;:、\s(（]|告知|通知|联系|电话|转告|请|找|由|问|给|经|向|跟|和|叫|让|遵)(?P<name>[{_SINGLE}{WORD_SURNAMES}][{_HAN}]{{1,2}})(?=医生|医师|大夫|主任|护士|教授|护师|药师|技师|老师|女士|先生|同学|奶奶|爷爷|阿姨|阿婆|大爷|大妈|伯伯|叔叔|师父|法师|道长|神父|修女)"
+)
+_NICKNAME = re.compile(
+    rf"{_START}(?P<name>[老小阿大][{_SINGLE}](?:头|哥|姐|子|仔|婆|伯|叔)(?!孢)|[老小][{_SINGLE}](?=[,。、\s说问又没被的来打吃喝今昨在是让])|[{_SINGLE}](?:姐|哥|叔|姨|婶|嫂|伯|总|工)(?=[,。、\s说问又没有被的来打吃喝今昨在是让叫把])|[{_SINGLE}](?:阿婆|阿公|阿姨|大娘|大叔|大姐|大哥|大妈|大爷|大伯|老太|老爷子|老汉|瘸子|胖子|麻子|奶奶|爷爷|师傅|老板|家媳妇|家[的老大小][二三]?)"
+    rf"|阿[{GIVEN}](?:仔|妹|哥|姐|嫂|婆|伯|叔)?(?=[,。、\s说问又没有被的来打吃喝今昨在是让叫把]))"
+)
+_HIDDEN = re.compile(
+    rf"(?<![{_HAN}])(?P<name>[{_SINGLE}](?:某{{1,2}}(?=[,。、（( \d]|$)|[XxＸ×*＊○〇]{{1,2}}[{_HAN}]?|[{_HAN}][XxＸ×*＊○〇]))(?![A-Za-z])"
+)
+_HANDLE = re.compile(rf"@(?P<name>[{_HAN}A-Za-z0-9_\-]{{2,20}})(?![\w.]*@|\.[a-z])")
+_CAP = r"[A-ZÀ-ÖØ-Þ][A-Za-zß-öø-ÿ\u0100-\u024f'’]{1,20}"
+_LATIN = re.compile(
+    rf"(?<![A-Za-z])(?P<name>{_CAP}(?:(?: (?:da|de|del|van|von|al|bin|ibn|binti|el|la|dos|der))*[ \-](?:{_CAP}|[A-Z]\.)(?:-[a-z]{{2,8}})?){{1,4}})(?![A-Za-z])"
+)
+_ONE_LATIN = re.compile(
+    rf"{_START}(?P<name>[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ\u0100-\u024f'’]{{2,20}})(?=[,，]? ?(?:今|昨|说|问|诉|来|要|在|是|打|发|咳|术后|产后|吃|又|的|拒|没|刚|已|上周|反映|\d+岁|男|女|先生|女士|小姐|太太))"
+)
+_WITH_LATIN = re.compile(
+    rf"(?<![A-Za-z])(?P<name>(?P<first>{_CAP}) ?[{_SINGLE}])(?=[,。、说的问打来在是今昨又也 (（]|$)|{_START}(?P<name2>[{_SINGLE}](?P<last>{_CAP}))(?![A-Za-z])"
+)
+_SPELLED_LATIN = re.compile(r"(?<![A-Za-z])(?P<name>[A-Za-z](?:[ .\-]{1,3}[A-Za-z]){4,20})(?![A-Za-z])")
+_SMALL_PINYIN = re.compile(r"(?:^|(?<=[,。;:、\n]))(?P<name>[a-z]{2,8} [a-z]{2,12}(?: [a-z]{2,6})?)(?=[\u4e00-\u9fff])")
+_CHILD_OF = re.compile(rf"(?P<name>[{_SINGLE}][{_HAN}]{{1,2}})之(?:子|女|父|母|妻|夫|双胎|[大小次长])")
+
+
+def _is_no_word(text: str, start: int, end: int) -> bool:
+    name = text[start:end]
+    return name not in ordinary_words() and not any(is_pair(text, index) for index in range(start, end - 1))
+
+
+def _find_dotted(text: str) -> Iterator[tuple[int, int]]:
+    for match in _DOTTED.finditer(text) if any(dot in text for dot in _DOT) else ():
+        start, end = match.span("name")
+        if not _NOT_DOTTED.search(match["name"]) and not is_term(text, (start, end, "NAME")):
+            yield start, end
+
+
+def _find_peoples(text: str) -> Iterator[tuple[int, int]]:
+    for match in _PEOPLE.finditer(text) if _PEOPLE_PART.search(text) else ():
+        start, end = match.span("name")
+        if _PEOPLE_PART.search(match["name"]) and not _DRUG_END.search(match["name"]) and not is_term(text, (start, end, "NAME")):
+            yield start, end
+
+
+def _find_rare(text: str) -> Iterator[tuple[int, int]]:
+    for match in _RARE.finditer(text):
+        start, end = match.span("name")
+        if is_given(text[start + 1 : end]) and _is_no_word(text, start, end) and not is_pair(text, end - 1, often=True):
+            yield start, end
+
+
+def _find_signature(text: str) -> Iterator[tuple[int, int]]:
+    if match := _SIGNATURE.search(text):
+        start, end = match.span("name")
+        if _is_no_word(text, start, end) and not is_term(text, (start, end, "NAME")):
+            yield start, end
+
+
+def _find_titled(text: str) -> Iterator[tuple[int, int]]:
+    for match in _TITLED.finditer(text):
+        start, end = match.span("name")
+        if (
+            end - start > 1
+            and (_is_no_word(text, start, end) or is_given(text[start + 1 : end]))
+            and not _NOBODY.search(match["name"])
+        ):
+            yield start, end
+
+
+_NOBODY = re.compile("[的位名个科室院年轻各每这那其他她我你们些家属患者病人老主任值班上级责任]")
+
+
+def _find_nicknames(text: str) -> Iterator[tuple[int, int]]:
+    for match in _NICKNAME.finditer(text):
+        start, end = match.span("name")
+        if match["name"] not in ordinary_words() and not is_pair(text, start, often=True):
+            yield start, end
+
+
+def _find_hidden(text: str) -> Iterator[tuple[int, int]]:
+    yield from (match.span("name") for match in _HIDDEN.finditer(text))
+
+
+def _find_handles(text: str) -> Iterator[tuple[int, int]]:
+    if "@" in text:
+        yield from (match.span("name") for match in _HANDLE.finditer(text))
+
+
+def _is_foreign_word(word: str) -> bool:
+    """A name, or a word that is neither ordinary nor of medicine."""
+    lower = word.lower()
+    return lower not in medical_words() and (is_listed(lower, NAMES) or tier(lower) not in ORDINARY)
+
+
+def _find_latin(text: str) -> Iterator[tuple[int, int]]:
+    """In a text with Chinese characters."""
+    for match in _LATIN.finditer(text):
+        words = re.findall(rf"{_CAP}", match["name"])
+        listed = any(is_listed(word.lower(), NAMES) or (len(word) > 2 and count_syllables(word.lower())) for word in words)
+        is_name = all(map(_is_foreign_word, words)) and (listed or not (match["name"].isupper() or "-" in match["name"]))
+        if is_name and not _TERM_BEHIND.match(text, match.end()):
+            yield match.span("name")
+    for match in _ONE_LATIN.finditer(text):
+        if _is_foreign_word(match["name"]) and not _TERM_BEHIND.match(text, match.end()):
+            yield match.span("name")
+    for match in _WITH_LATIN.finditer(text):
+        word = (match["first"] or match["last"]).lower()
+        if word not in medical_words() and (is_listed(word, NAMES) or tier(word) not in ORDINARY):
+            yield match.span("name" if match["first"] else "name2")
+
+
+_TERM_BEHIND = re.compile(
+    r" ?(?:综合征|综合症|病|征|试验|评分|分级|分期|量表|法|术|反应|现象|骨折|瘤|线|环|管|细胞|[Ⅰ-Ⅻ\d]|syndrome|disease|score|test|sign)"
+)
+
+
+def _find_small_pinyin(text: str) -> Iterator[tuple[int, int]]:
+    """At the beginning of a sentence and right before Chinese characters: no English word stands there."""
+    for match in _SMALL_PINYIN.finditer(text):
+        surname, *given = match["name"].split()
+        if surname in PINYIN_SURNAMES and all(map(count_syllables, given)) and sum(map(count_syllables, given)) < 3:
+            yield match.span("name")
+
+
+def _find_spelled(text: str) -> Iterator[tuple[int, int]]:
+    yield from (match.span("name") for match in _SPELLED_LATIN.finditer(text))
+
+
+_CLINICAL = (
+    "术后|产后|病后|咯血|咳|血[压糖钾钠脂氧]|头[晕痛疼]|发[烧热]|胸[痛闷]|腹[痛泻胀部]|呕|吐|拉肚子|摔|复查|转氨酶|骨密度|肾功|肝功|甲功|今[天晨早日晚]|昨[天晚日夜]|上周|说|问|诉|要求|拒绝|出院|入院|住院|转来"
+    "|没来|没吃|疫苗|过敏|体温|心[率电]|尿|大便|化疗|放疗|透析|手术|膝|腰|月经|怀孕|产检|孕|顺产|剖|妈[,，]|[他她]爸|[他她]妈|高热|低热|雾化|刀刺|车祸|误食|值班|肺|胃|肝|肾"
+    "|的(?:血|尿|报告|CT|片子|病理|检查|药|膝|腿|老伴|儿子|女儿|家属|妈|爸|化验|甲功|心电|胃镜|肠镜|B超|彩超|核磁)"
+)
+_BEHIND_SUBJECT = re.compile(f"{_CLINICAL}|[A-Za-z\\d(（,，:：]")
+_SUBJECT = re.compile(rf"(?:^|(?<=\n))(?=[{_HAN}]{{2}})")
+_NO_SUBJECT = re.compile(
+    "[患病我你您他她它们这那谁什么怎哪的了着过是不没无未否有就都很也又请让把被给对等或但若如果因所以及与药汤丸片素霉菌毒癌瘤炎症痛肿]|^[在从于和还只先后前每各某该此当为经可应需要多少几第一二三四五六七八九十两半上下左右内外双单总各目现近既]|^[全应和](?=.(?:$|身|部|面|麻|当|该|及|以))"
+)
+_NO_SURNAME = re.compile("[爸妈爷奶姐妹哥弟叔姨舅姑婶嫂夫妻儿孩宝医护师生士员]|[位名个次天年月日周岁时分]")
+
+
+def subjects(text: str) -> Iterator[tuple[int, int]]:
+    """Characters that are no word, at the beginning of a sentence and before a word of a note: 3 or 2 of them, or 4."""
+    for match in _SUBJECT.finditer(text):
+        start = match.start()
+        for size in (3, 2, 4):
+            end = start + size
+            name = text[start:end]
+            if len(name) == size and _can_be_subject(text, start, end) and not _NO_SUBJECT.search(name):
+                yield start, end
+                break
+
+
+def _can_be_subject(text: str, start: int, end: int) -> bool:
+    is_next_word = is_pair(text, end, often=True) or _BEHIND_SUBJECT.match(text, end)
+    return (
+        bool(is_next_word)
+        and all("\u4e00" <= char <= "\u9fff" for char in text[start:end])
+        and _is_no_word(text, start, end)
+        and not is_pair(text, end - 1)
+        and not is_term(text, (start, end, "NAME"))
+        and not _DRUG_END.search(text[start:end])
+    )
+
+
+def _find_subjects(text: str) -> Iterator[tuple[int, int]]:
+    for start, end in subjects(text):
+        name = text[start:end]
+        begins = surname_length(text, start) > 0 or name[0] in WORD_SURNAMES
+        if (begins and end - start < 4 and not _NO_SURNAME.search(name[:-1])) or is_given(name):
+            yield start, end
+
+
+_PERSON_ONLY = (
+    "(?:问|说|诉|称|要求|拒绝|希望|表示)(?![明书])|今[天日早晨]|昨[天晚日夜]|[术产]后(?:第|\\d)|[出入]院|值班|没来|又(?:没|来|喝|犯)|自己|[他她](?!汀)|家属|被(?!动)|摔|怀孕|对.{1,6}过敏|[发高]烧\\d|血[压糖]\\d|体温\\d"
+    "|胸痛\\d|呕吐物|出现荨|的(?:儿子|女儿|老伴|家属|妈|爸|报告|血[压糖钾]|尿|CT|胃镜|化验)|用[^药于了法]|三天|两天"
+)
+_WORD_SUBJECT = re.compile(rf"(?:^|(?<=[。！？!?;\n]))(?P<name>[{_HAN}]{{2,3}}?)(?={_PERSON_ONLY})")
+_SAYS_NAME = re.compile("患者名|叫这个|这名字|真叫|本名|名字就|真姓|名字真|音同|同音|谐音|不是(?:药|病|中药|骂人)|拆字|姓名缩写")
+
+
+def may_name_by_word(text: str) -> bool:
+    """Whether a word that begins with a surname does what only a person does, or the text says that a word is a name."""
+    if _SAYS_NAME.search(text):
+        return True
+    for match in _WORD_SUBJECT.finditer(text):
+        start = match.start("name")
+        if _is_word_subject(text, start, match.end("name")):
+            return True
+    return any(True for _ in subjects(text))
+
+
+def _is_word_subject(text: str, start: int, end: int) -> bool:
+    name = text[start:end]
+    is_free = not _NO_SUBJECT.search(name) and not _NO_SURNAME.search(name) and not _EVERYDAY.match(name)
+    return is_free and surname_length(text, start) > 0
+
+
+def _find_word_subjects(text: str) -> Iterator[tuple[int, int]]:
+    """Ordinary words; one of medicine only makes the text doubtful."""
+    for match in _WORD_SUBJECT.finditer(text):
+        start, end = match.span("name")
+        if (
+            _is_word_subject(text, start, end)
+            and not is_term(text, (start, end, "NAME"))
+            and match["name"] not in blocked_words()
+        ):
+            yield start, end
+
+
+_EVERYDAY = re.compile(
+    "[上下本这]周|周[一二三四五六日末]|明[天日早]|白天|平[时常素]|左|右|时|后来|于是|温度|高[压血烧]|方[才案法]|常|经|单|向来|安全|成[年功人]|解|全|石|水|关于|许多|万一|尤其|毕竟|应|原|从|相|余|和"
+)
+
+
+def _find_children(text: str) -> Iterator[tuple[int, int]]:
+    for match in _CHILD_OF.finditer(text) if "之" in text else ():
+        start, end = match.span("name")
+        if surname_length(text, start) and _is_no_word(text, start, end):
+            yield start, end
+
+
+FINDERS = (
+    Finder("any name with a dot", "NAME", ("{孛儿只斤·苏日娜}，女", "{让-保罗·热内}，腹痛"), _find_dotted),
+    Finder("name of another people of China", "NAME", ("{买合木提江}腹部超声", "{吉克阿果莫}，发热"), _find_peoples),
+    Finder("rare surname before a given name", "NAME", ("{员翠霞}血糖高",), _find_rare),
+    Finder("signature at the end", "NAME", ("定期复查。{区伟文}",), _find_signature),
+    Finder("whole name before a title", "NAME", ("已告知{朴善姬}护士",), _find_titled),
+    Finder("nickname", "NAME", ("{王姐}说她拉肚子", "{翁阿婆}，独居", "{阿强仔}，你的尿酸"), _find_nicknames),
+    Finder("name that is half hidden", "NAME", ("{孙X芳}（保密）",), _find_hidden),
+    Finder("name of an account", "NAME", ("@{糖糖家的猫} 你好",), _find_handles),
+    Finder("foreign name in Latin letters", "NAME", ("{Dmitri Volkov}今天换药", "{Amy陈}说恶心"), _find_latin),
+    Finder("pinyin in small letters", "NAME", ("{zhang xiaoli}上周来过",), _find_small_pinyin),
+    Finder("unknown word that a note begins with", "NAME", ("{全志贤}骨密度低",), _find_subjects),
+    Finder("ordinary word that does what a person does", "NAME", ("{江山}昨晚发热",), _find_word_subjects),
+    Finder("letters kept apart", "NAME", ("姓名：{L I   J I A N}，",), _find_spelled),
+    Finder("somebody's child", "NAME", ("{钱慧芳}之子，早产",), _find_children),
+)  # fmt: skip
