@@ -5,7 +5,8 @@ from functools import lru_cache
 _INITIALS = ("", *"b p m f d t n l g k h j q x r z c s y w zh ch sh".split())
 _FINALS = "a o e i u v ai ei ui ao ou iu ie ue er an en in un ang eng ing ong ia iao ian iang iong ua uo uai uan uang ve".split()
 PINYIN_SURNAMES = frozenset(
-    """wang li zhang liu chen yang zhao huang zhou wu xu sun hu zhu gao lin he guo ma luo liang song zheng xie han tang feng yu dong
+    """wang li zhang liu chen yang zhao huang zhou wu xu sun hu zhu gao lin he guo ma luo liang song zheng xie han tang feng yu
+    dong
     xiao cheng cao yuan deng fu shen zeng peng lv lu su jiang cai jia ding wei xue ye yan pan du dai xia zhong tian ren fan fang
     shi yao tan liao zou xiong jin hao kong bai cui kang mao qiu qin gu hou shao meng long wan duan lei qian yin chang qiao gong
     lai pang ni tao mo wen zhuang ouyang sima zhuge shangguan situ""".split()
