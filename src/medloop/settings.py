@@ -101,6 +101,10 @@ class PrivacySettings(Section):
         None,
         description="Terms that the scrubber leaves alone, one a line ('privacy allow'); empty: allow.txt in the workspace.",
     )
+    erased_file: Path | None = Field(
+        None,
+        description="A second copy of the register of erasures (keys/erased.jsonl), outside the workspace and its backups.",
+    )
 
 
 class ApiSettings(Section):

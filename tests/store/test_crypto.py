@@ -226,4 +226,4 @@ def test_master_key_from_the_environment_is_only_replaced_by_one_the_user_gives(
     with pytest.raises(KeyUnavailableError):
         stored(settings)
     assert stored(Settings(home=workspace, database={"encryption_key": text})) == [feedback(1)]
-    assert not any(settings.workspace.keys.iterdir())
+    assert not any(settings.workspace.keys.glob("master*"))

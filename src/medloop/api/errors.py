@@ -19,6 +19,7 @@ from medloop.errors import BusyError, ConfigError, InputError, MedloopError, Mod
 from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.worker import frames
 from medloop.knobs import problem_text
+from medloop.store.records.erasure_requests import NoSuchRequestError, NotAllowedError
 from medloop.store.records.incident_rows import (
     AlreadyClosedError,
     AlreadyProposedError,
@@ -41,9 +42,11 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (UnknownJobError, 404),
     (UnknownItemError, 404),
     (NoSuchIncidentError, 404),
+    (NoSuchRequestError, 404),
     (StateError, 409),
     (LapsedError, 409),
     (SecondPersonError, 403),
+    (NotAllowedError, 403),
     (AlreadyClosedError, 409),
     (AlreadyProposedError, 409),
     (NotProposedError, 409),

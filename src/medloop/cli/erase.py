@@ -6,11 +6,15 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.errors import ResultError
+from medloop.cli.login import logged_in
+from medloop.errors import InputError, ResultError
 from medloop.jobs.affected import QueuedJobs
-from medloop.loop.erasure import erase_records
+from medloop.loop.erasure import erase_records, replay_erasures
+from medloop.privacy.erasure.approval import approve as approve_request
+from medloop.privacy.erasure.approval import request_approval
 from medloop.privacy.erasure.contracts import ErasurePreview, ErasureProof, ErasureRequest
-from medloop.privacy.erasure.erase import preview, proof_path
+from medloop.privacy.erasure.erase import SecondPersonNeededError, preview, proof_path
+from medloop.settings import Settings
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 
@@ -20,34 +24,75 @@ def register(app: typer.Typer) -> None:
 
 
 def erase(
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is stored for good, so do not name the person.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is stored for good, so do not name the person.")] = "",
     subject: Annotated[str | None, typer.Option(metavar="ID", help="The person: the id in your own system, or sub_…")] = None,
     record: Annotated[list[str] | None, typer.Option(metavar="ID", help="Or a record; may be repeated.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     keep_jobs: Annotated[
         bool, typer.Option("--keep-jobs", help="Do not cancel training jobs that use the erased data; only list them.")
     ] = False,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Your user name, where two people must agree; asks for the password.")
+    ] = None,
+    approve: Annotated[
+        str | None, typer.Option(metavar="REQUEST", help="Approve the request of somebody else, with --user, and carry it out.")
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="After a backup was restored: erase again what was erased since.")
+    ] = False,
 ) -> None:
     """Remove a person's records, or single ones, and every copy of their text: rows, datasets, reports, caches. Cannot be undone.
 
-    Each record leaves a tombstone, and reports/erasure holds the proof. Models that were trained on the records are flagged;
-    training jobs that use them are cancelled (on a terminal you are asked first). If the command is interrupted, run it again
-    to finish. The id of a trace also removes all feedback on that trace.
+    Each record leaves a tombstone, and reports/erasure holds the proof. The keys of the texts are destroyed, so that copies in
+    logs and backups of the database cannot be opened. Models that were trained on the records are flagged; training jobs that
+    use them are cancelled (on a terminal you are asked first). If the command is interrupted, run it again to finish. The id of a
+    trace also removes all feedback on that trace. If a critical flag or an incident would lose its text, two people must agree.
 
     Example:  medloop erase --subject 4711 --reason "asked on 3 May" --dry-run
     """
     settings = ui.settings()
-    request, jobs = ErasureRequest(reason, subject, tuple(record or ()), keep_jobs), QueuedJobs(settings)
+    jobs = QueuedJobs(settings)
+    if replay:
+        _replay(settings, jobs)
+        return
     with open_store(settings) as store:
+        person = logged_in(store, user).user_id if user is not None else None
+        if approve is not None:
+            if person is None:
+                raise InputError("An approval needs your name", "Give --user NAME")
+            request, requested_by = approve_request(store, approve, by=person)
+        else:
+            request, requested_by = ErasureRequest(reason, subject, tuple(record or ()), keep_jobs), person or actor()
         if dry_run:
-            _print_preview(preview(store, request, actor=actor(), jobs=jobs))
+            _print_preview(preview(store, request, actor=requested_by, jobs=jobs))
             return
         if not keep_jobs and jobs.any() and _on_a_terminal():
-            _ask(preview(store, request, actor=actor(), jobs=jobs).jobs)
-        proof = erase_records(store, request, actor=actor(), jobs=jobs)
+            _ask(preview(store, request, actor=requested_by, jobs=jobs).jobs)
+        try:
+            proof = erase_records(store, request, actor=requested_by, jobs=jobs)
+        except SecondPersonNeededError as needed:
+            if person is None:
+                raise
+            request_id = request_approval(store, request, needed, by=person)
+            ui.say(f"{needed.what}. Nothing was removed; the request waits for a second person.")
+            ui.say(f"Another clinician or admin approves it: medloop erase --approve {request_id} --user NAME")
+            return
         path = proof_path(store, proof.erasure_id)
     _print_proof(proof)
     ui.say(f"Proof: {ui.shown(path)}; readable version: {path.with_suffix('.md').name}")
+    _require_complete(proof)
+
+
+def _replay(settings: Settings, jobs: QueuedJobs) -> None:
+    proofs = replay_erasures(settings, actor=actor(), jobs=jobs)
+    for proof in proofs:
+        _print_proof(proof)
+    ui.say(f"{len(proofs):,} erasures were repeated." if proofs else "Nothing that was erased has come back.")
+    for proof in proofs:
+        _require_complete(proof)
+
+
+def _require_complete(proof: ErasureProof) -> None:
     if proof.alive and not proof.left:
         raise ResultError(
             f"Training jobs on erased data are still running ({', '.join(proof.alive)}), so the erasure is not finished",
@@ -80,6 +125,14 @@ def _print_preview(plan: ErasurePreview) -> None:
     ui.say(f"{plan.datasets:>9,}  dataset versions and files that contain them; models trained on these would be flagged")
     for job in plan.jobs:
         ui.say(f"           {job}: uses them and would be cancelled")
+    if plan.foreign:
+        ui.say(f"{len(plan.foreign):>9,}  of these records were not named by the request:")
+    for record in plan.foreign:
+        why = "on a trace or record of theirs" if record.why == "linked" else "holds the same text"
+        flag = ", CRITICAL FLAG" if record.critical else ""
+        ui.say(f"           {record.record_id}: {why}, sent by {record.recorded_by or 'an agent'}{flag}")
+    for name, count in plan.evidence.items():
+        ui.say(f"{count:>9,}  {name} would lose their text; a second person must approve that")
     _print_rest(plan.shared, plan.unsearched)
 
 
@@ -103,6 +156,9 @@ def _print_proof(proof: ErasureProof) -> None:
     for name in proof.left:
         ui.say(f"LEFT       {name}")
     check = proof.verified
+    ui.say(f"{proof.keys_destroyed:>9,}  keys destroyed: copies of the encrypted text cannot be opened any more")
+    for name, count in proof.evidence.items():
+        ui.say(f"{count:>9,}  {name} are kept without text; approved by {proof.approved_by}")
     ui.say(f"Searched {check['files']:,} files ({check['bytes']:,} bytes): {check['hits']:,} hits. Store: {proof.store}.")
     _print_rest(proof.shared, list(proof.unsearched))
 

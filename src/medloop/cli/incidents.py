@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 import typer
 
 from medloop.cli import ui
+from medloop.cli.login import logged_in
 from medloop.contracts import Incident
 from medloop.contracts.dataset import Language
-from medloop.errors import InputError
 from medloop.feedback import incidents
 from medloop.store.audit_trail import actor
-from medloop.store.db import Store, open_store
+from medloop.store.db import open_store
 from medloop.store.records import users
 from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.incident_rows import IncidentFilter, Step, list_incidents, may_confirm
@@ -121,21 +121,11 @@ def close(
 def _take(incident_id: str, step: Step, user_name: str, note: str) -> tuple[Incident, list[str]]:
     """One step under the name of a user who proves who they are, as on the pages: two people cannot be one account."""
     with open_store(ui.settings()) as store:
-        user = _logged_in(store, user_name)
+        user = logged_in(store, user_name)
         with GroupCommitWriter(store).running() as writer:
             writer.submit_and_wait(incidents.step_request(store, incident_id, step, by=user.user_id, note=note))
         incident = incidents.get_incident(store, incident_id)
         return incident, may_confirm(store, incident)
-
-
-def _logged_in(store: Store, name: str) -> users.User:
-    password = str(typer.prompt(f"Password of {name}", hide_input=True))
-    user = users.check_password(store, name, password)
-    if user is None:
-        raise InputError("Wrong user name or password", "'medloop users list' shows who can log in")
-    if user.must_change:  # somebody else has chosen it, so it proves nothing
-        raise InputError(f"{name} has not chosen a password yet", "Log in on the pages and choose one first")
-    return user
 
 
 def _utc(day: datetime | None) -> datetime | None:

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ from medloop.knobs import load_config
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.loop.train import STAGES, run_stage
+from medloop.privacy.erasure.approval import request_approval
 from medloop.privacy.erasure.contracts import ErasureRequest
-from medloop.privacy.erasure.erase import preview, proof_path
+from medloop.privacy.erasure.erase import SecondPersonNeededError, preview, proof_path
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.files.atomic import atomic_write
@@ -87,25 +88,34 @@ def build_dataset(work: Work) -> str:
 def erase(work: Work) -> str:
     request, jobs = work.request, QueuedJobs(work.settings)
     values: Json = request.config
-    erasure = ErasureRequest(values["reason"], values.get("subject"), tuple(values["records"]), values["keep_jobs"])
+    erasure = ErasureRequest(
+        values["reason"], values.get("subject"), tuple(values["records"]), values["keep_jobs"], values.get("approved_by")
+    )
     with open_store(work.settings) as store:
         if values["dry_run"]:
             plan = preview(store, erasure, actor=request.actor, jobs=jobs)
             work.write_result(
                 {
                     "state": "preview", "rows": plan.rows, "files": plan.files, "unsearched": plan.unsearched,
-                    "shared": plan.shared, "jobs": plan.jobs,
+                    "shared": plan.shared, "jobs": plan.jobs, "foreign": [asdict(record) for record in plan.foreign],
+                    "evidence": plan.evidence,
                 }
             )  # fmt: skip
             return "Nothing was changed."
-        proof = erase_records(store, erasure, actor=request.actor, jobs=jobs)
+        try:
+            proof = erase_records(store, erasure, actor=request.actor, jobs=jobs)
+        except SecondPersonNeededError as needed:
+            request_id = request_approval(store, erasure, needed, by=request.actor)
+            waiting = {"state": "waiting", "rows": {}, "files": [], "request_id": request_id, "evidence": needed.evidence}
+            work.write_result(waiting)
+            return f"{needed.what}. Nothing was removed; the request {request_id} waits for a second person."
         path = proof_path(store, proof.erasure_id)
     work.write_result(
         {
             "state": "complete" if proof.complete else "incomplete", "erasure_id": proof.erasure_id, "rows": proof.rows,
             "files": [str(file["path"]) for file in proof.files], "flagged": [model["path"] for model in proof.flagged],
             "jobs": list(proof.jobs), "left": list(proof.left), "unsearched": list(proof.unsearched), "shared": proof.shared,
-            "proof": proof.model_dump(mode="json", exclude_none=True),
+            "evidence": proof.evidence, "proof": proof.model_dump(mode="json", exclude_none=True),
         }
     )  # fmt: skip
     return f"The erasure is {'complete' if proof.complete else 'NOT complete'}; the proof is {work.relative(path)}."

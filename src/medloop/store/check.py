@@ -51,7 +51,7 @@ def _unreadable(store: Store, table: Table) -> list[str]:
             rows = conn.execute(select(table).where(table.c.id > after).order_by(table.c.id).limit(PAGE_SIZE)).all()
             for row in rows:
                 try:
-                    decrypt_row(table, row, store.keys.reading(conn, row.key_id))
+                    decrypt_row(table, row, store.keys.reading(conn, row))
                 except IntegrityError as error:
                     problems.append(error.what)
         if not rows:

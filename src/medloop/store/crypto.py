@@ -2,6 +2,8 @@
 
     master key   MEDLOOP_DATABASE__ENCRYPTION_KEY (base64 of 32 bytes), else the key file (mode 0600)
     data keys    random; stored in the table `data_keys`, each wrapped with the master key; each row names its data key
+    key tree     a file in the workspace's `keys/` (key_tree.py); each row has a leaf in it, each person a branch
+    text key     HMAC of data key and leaf; each row names both. An erasure destroys the leaf, so no copy of the row opens again
     a column     AES-256-GCM; the associated data is table|row id|column|key id, so a value cannot be moved elsewhere
 
 Without the right master key nothing is written or read: there is a KeyUnavailableError, never plain text and never a new key.
@@ -17,6 +19,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -26,13 +29,19 @@ from medloop.contracts import utc_now, uuid7
 from medloop.errors import IntegrityError, KeyUnavailableError, explain_os_errors
 from medloop.settings import Settings
 from medloop.store.files.atomic import atomic_write, fsync_folder, make_folder
+from medloop.store.key_tree import KeyTree, KeyTreeFile, Stamp, leaf_of
 from medloop.store.tables import data_keys
 
 KEY_BYTES = 32
 NONCE_BYTES = 12  # random; below 2**32 values per data key the chance of a repeat stays under 2**-32
 FORMAT = b"\x01"  # AES-256-GCM: format byte, nonce, ciphertext with its 16-byte tag
+CACHED_KEYS = 4096
 MAKE_ONE = "openssl rand -base64 32"
 _NEWEST = select(data_keys.c.key_id).where(data_keys.c.purpose == bindparam("purpose")).order_by(data_keys.c.id.desc()).limit(1)
+
+
+class ErasedKeyError(IntegrityError):
+    """An erasure destroyed the key of this text; the row came back from a backup."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +129,28 @@ def place(table: str, row_id: str, column: str, key_id: str) -> bytes:
     return f"{table}|{row_id}|{column}|{key_id}".encode()
 
 
+@dataclass(frozen=True)
 class DataKey:
-    """One unwrapped data key; it binds each ciphertext to its place and to this key's id."""
+    """One unwrapped data key."""
 
-    def __init__(self, key_id: str, raw: bytes) -> None:
-        self.key_id = key_id
-        self.raw = raw
+    key_id: str
+    raw: bytes = field(repr=False)
+
+    def text_key(self, leaf: str, secret: bytes) -> "TextKey":
+        return TextKey(self.key_id, leaf, hmac.digest(self.raw, secret, "sha256"))
+
+
+class TextKey:
+    """The key of the text of one row; it binds each ciphertext to its place and to the data key's id."""
+
+    def __init__(self, key_id: str, leaf: str, raw: bytes) -> None:
+        self.key_id, self.leaf = key_id, leaf
         self._cipher = AESGCM(raw)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns by which a row names its key."""
+        return {"key_id": self.key_id, "text_key": self.leaf}
 
     def encrypt_row(self, table: str, row_id: str, plain: Mapping[str, bytes]) -> dict[str, bytes]:
         """Columns of one row."""
@@ -150,22 +174,78 @@ class DataKey:
             ) from None
 
 
+@dataclass(frozen=True)
+class WriteKeys:
+    """The keys for the rows of one transaction: the newest data key, and the tree as it is now."""
+
+    data_key: DataKey
+    tree: KeyTree
+    cache: dict[tuple[str, str], TextKey]
+
+    def for_row(self, subject: str | None, row_id: str) -> TextKey:
+        """The key of a new row, which may be about a person. Whoever was erased before gets a new one."""
+        generation = 0
+        while not self.tree.writable(leaf := leaf_of(subject, row_id, generation)):
+            generation += 1
+        return self.for_leaf(leaf)
+
+    def for_leaf(self, leaf: str) -> TextKey:
+        name = self.data_key.key_id, leaf
+        key = self.cache.get(name)
+        if key is None:
+            secret = self.tree.secret(leaf)
+            if secret is None:
+                raise ErasedKeyError(
+                    "The key of this text was destroyed by an erasure",
+                    "After a restore, remove such rows with: medloop erase --replay",
+                )
+            if len(self.cache) >= CACHED_KEYS:
+                self.cache.clear()
+            key = self.cache[name] = self.data_key.text_key(leaf, secret)
+        return key
+
+
 class Keyring:
     """The unwrapped data keys of one open store. It reads the master key only when it meets an unknown data key."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._known: dict[str, DataKey] = {}
+        self._tree: tuple[str, KeyTreeFile] | None = None
+        self._cache: tuple[Stamp | None, dict[tuple[str, str], TextKey]] = (None, {})
 
-    def writing(self, conn: Connection) -> DataKey:
-        """The newest data key; the first call makes one. It is looked up in each transaction, because keys rotate."""
-        return self._newest(conn, "data")
+    def writing(self, conn: Connection) -> WriteKeys:
+        """The keys to write with in this transaction. They are looked up each time, because data keys rotate, and no erasure can
+        retire a leaf while the transaction holds the writer's lock. The first call makes the data key and the tree."""
+        return self._keys(self._newest(conn, "data"), self.tree_file(conn))
 
     def auditing(self, conn: Connection) -> DataKey:
         """The key that signs the head of the audit log. It is wrapped, not derived, so a new master key does not change it."""
         return self._newest(conn, "audit")
 
-    def reading(self, conn: Connection, key_id: str) -> DataKey:
+    def reading(self, conn: Connection, row: Any) -> TextKey:
+        """The key of a row; ErasedKeyError if an erasure destroyed it."""
+        tree_file = self._tree[1] if self._tree else self.tree_file(conn)
+        return self._keys(self.data_key(conn, row.key_id), tree_file).for_leaf(row.text_key)
+
+    def tree_file(self, conn: Connection) -> KeyTreeFile:
+        """The key tree of this database, in a file that is named after the key that encrypts it; the first write makes it."""
+        key_id = conn.execute(_NEWEST, {"purpose": "texts"}).scalar()
+        if self._tree is None or self._tree[0] != key_id:
+            key = self.add(conn, "texts") if key_id is None else self.data_key(conn, key_id)
+            tree_file = KeyTreeFile(self._settings.workspace.keys / f"{key.key_id}.tree", key.raw)
+            if key_id is None:
+                tree_file.create()
+            self._tree = (key.key_id, tree_file)
+        return self._tree[1]
+
+    def _keys(self, data_key: DataKey, tree_file: KeyTreeFile) -> WriteKeys:
+        tree, stamp = tree_file.tree()
+        if self._cache[0] != stamp:
+            self._cache = (stamp, {})
+        return WriteKeys(data_key, tree, self._cache[1])
+
+    def data_key(self, conn: Connection, key_id: str) -> DataKey:
         if key_id not in self._known:
             row = conn.execute(select(data_keys).where(data_keys.c.key_id == key_id)).first()
             if row is None:
@@ -207,7 +287,7 @@ class Keyring:
 
     def _newest(self, conn: Connection, purpose: str) -> DataKey:
         key_id = conn.execute(_NEWEST, {"purpose": purpose}).scalar()
-        return self.add(conn, purpose) if key_id is None else self.reading(conn, key_id)
+        return self.add(conn, purpose) if key_id is None else self.data_key(conn, key_id)
 
     def _unwrap(self, conn: Connection, key_id: str, master_id: str, wrapped: bytes) -> bytes:
         master = self.master(conn)

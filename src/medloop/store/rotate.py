@@ -126,24 +126,23 @@ def _put_in_place(store: Store) -> None:
 
 def _rewrap(store: Store, conn: Connection, master: MasterKey) -> None:
     # Unwrap all keys before wrapping the first one again: in between, the table has two master keys.
-    keys = [store.keys.reading(conn, key_id) for key_id in conn.execute(select(data_keys.c.key_id)).scalars().all()]
+    keys = [store.keys.data_key(conn, key_id) for key_id in conn.execute(select(data_keys.c.key_id)).scalars().all()]
     for key in keys:
         wrapped = wrap(master, key.key_id, key.raw)
         conn.execute(update(data_keys).where(data_keys.c.key_id == key.key_id).values(wrapped=wrapped, master_id=master.id))
 
 
 def _reencrypt_batch(store: Store, conn: Connection, table: Table, after: int, batch: int) -> tuple[int, int]:
-    key = store.keys.writing(conn)
-    stale = select(table).where(table.c.key_id != key.key_id, table.c.id > after).order_by(table.c.id).limit(batch)
+    keys = store.keys.writing(conn)
+    newest = keys.data_key.key_id
+    stale = select(table).where(table.c.key_id != newest, table.c.id > after).order_by(table.c.id).limit(batch)
     changes: list[dict[str, Any]] = []
     for row in conn.execute(stale).all():
         row_id = row._mapping[natural_id(table)]
-        opened = decrypt_row(table, row, store.keys.reading(conn, row.key_id))
-        sealed = key.encrypt_row(table.name, row_id, opened)
+        opened = decrypt_row(table, row, store.keys.reading(conn, row))
+        sealed = keys.for_leaf(row.text_key).encrypt_row(table.name, row_id, opened)
         # An empty column stays empty, but every row of the batch must name the same columns.
-        changes.append(
-            {"row": row.id, "key": key.key_id, **{f"new_{name}": sealed.get(name) for name in encrypted_columns(table)}}
-        )
+        changes.append({"row": row.id, "key": newest, **{f"new_{name}": sealed.get(name) for name in encrypted_columns(table)}})
     if not changes:
         return 0, after
     values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in encrypted_columns(table)}

@@ -15,7 +15,7 @@ from medloop.contracts import Conversation, Feedback, Message, Preference, Trace
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.insight.metrics_report import markdown, page, pictures, write_report
 from medloop.settings import Settings
-from medloop.store.crypto import DataKey
+from medloop.store.crypto import TextKey
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud, users
 from medloop.store.tables import audit_log
@@ -175,7 +175,7 @@ def test_coverage_by_risk_reads_traces_with_an_audit_line(store: Store) -> None:
 
 def test_nothing_is_decrypted_without_coverage(desk: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     add(desk, rating("ann", 1, rating=5), rating("ben", 1, rating=4))
-    monkeypatch.setattr(DataKey, "decrypt", lambda *_: pytest.fail("a text was opened"))
+    monkeypatch.setattr(TextKey, "decrypt", lambda *_: pytest.fail("a text was opened"))
     assert measure(desk).feedback == 2
 
 

@@ -7,6 +7,7 @@ import gzip
 import html
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erasure.contracts import ErasureProof, ErasureRequest
-from medloop.privacy.erasure.erase import preview
+from medloop.privacy.erasure.erase import SecondPersonNeededError, preview
 from medloop.store import audit, catalog, tables
 from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
@@ -276,7 +277,7 @@ def test_what_was_made_of_it_in_other_tables_goes_and_an_incident_stays_without_
         RedTeamCase(case_id="case_1", record_id="fb_1", prompt=told("back"), answer="Rest a while."),
     ], actor="test")  # fmt: skip
     with store.write() as conn:
-        key = store.keys.writing(conn)
+        key = store.keys.writing(conn).for_row(None, "q_1")
         sealed = key.encrypt(json.dumps({"question": told("back")}).encode(), "queue_items", "q_1", "content")
         item = {
             "item_id": "q_1",
@@ -289,12 +290,14 @@ def test_what_was_made_of_it_in_other_tables_goes_and_an_incident_stays_without_
             "language": "en",
             "raters": 1,
             "state": "open",
-            "key_id": key.key_id,
+            **key.columns,
         }
         conn.execute(insert(tables.queue_items).values(**item, timestamp=utc_now()))
         conn.execute(insert(tables.queue_turns).values(item_id="q_1", rater="li", state="held", until=utc_now()))
-    proof = erased(store)
-    assert proof.rows["red_team_cases"] == proof.rows["queue_items"] == 1
+    with pytest.raises(SecondPersonNeededError, match="incidents: 1"):
+        erased(store)
+    proof = erased(store, replace(ASKED, approved_by="usr_2"))
+    assert proof.rows["red_team_cases"] == proof.rows["queue_items"] == 1 and proof.evidence == {"incidents": 1}
     incident = crud.get(store, Incident, "inc_1")
     assert incident is not None and incident.notes is None and len(incident.steps) == 1 and incident.state == "open"
     assert crud.get(store, RedTeamCase, "case_1") is None

@@ -25,7 +25,7 @@ def half_done(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Set
             feedback = make_thumb(1, "sleep", True, query=told(who), subject=subject_of(store, who), feedback_id=f"fb_{who}")
             crud.add(store, [feedback], actor="test")
         with monkeypatch.context() as patch:
-            patch.setattr(erase, "_carry_out", lambda *args: 1 / 0)
+            patch.setattr(erase, "carry_out", lambda *args: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 erased(store, "pat-1")
     return sqlite_settings

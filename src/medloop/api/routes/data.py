@@ -5,7 +5,7 @@ job to end and then answers 200 with the result. Responses hold ids, hashes and 
 """
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from threading import Semaphore
 from typing import Annotated, Any, Literal, TypeVar
@@ -24,10 +24,12 @@ from medloop.errors import InputError
 from medloop.jobs import queue, submit
 from medloop.jobs.job_row import FINAL
 from medloop.privacy import consent as consents_of
+from medloop.privacy.erasure.approval import approve
 from medloop.privacy.erasure.contracts import ErasureRequest as Erasure
 from medloop.privacy.erasure.erase import LONGEST_REASON, check_known
 from medloop.store.records import consents
 from medloop.store.records import crud as records
+from medloop.store.records.erasure_requests import waiting as waiting_requests
 
 router = APIRouter(prefix="/api/v1", tags=["data"])
 WAITING = Semaphore(8)  # each waiting request holds a thread; beyond these, requests are answered at once
@@ -124,11 +126,36 @@ class ErasureBody(BaseModel):
     keep_jobs: bool = Field(False, description="Do not cancel training jobs that use erased records; only list them.")
 
 
-class ErasureOut(BaseModel):
-    """What was (or would be) erased. `left`: files that still hold erased text; `jobs` and `flagged` models used it."""
+class ForeignOut(BaseModel):
+    """A record that does not name the person itself: it is linked to a trace or record of theirs, or holds the same text."""
 
-    state: Literal["complete", "incomplete", "preview"]
+    record_id: str
+    table: str
+    recorded_by: str | None
+    critical: bool
+    why: Literal["linked", "same text"]
+
+
+class ErasureRequestOut(BaseModel):
+    """An erasure that waits for a second person."""
+
+    request_id: str
+    subject: str | None
+    records: list[str]
+    reason: str
+    requested_by: str
+    timestamp: datetime
+
+
+class ErasureOut(BaseModel):
+    """What was (or would be) erased. `left`: files that still hold erased text; `jobs` and `flagged` models used it.
+
+    `waiting`: safety evidence would lose its text, so somebody else has to approve `request_id`; nothing was removed yet.
+    """
+
+    state: Literal["complete", "incomplete", "preview", "waiting"]
     erasure_id: str | None = None
+    request_id: str | None = None
     rows: dict[str, int]
     files: list[str]
     flagged: list[str] = Field(default_factory=list)
@@ -136,6 +163,8 @@ class ErasureOut(BaseModel):
     left: list[str] = Field(default_factory=list)
     unsearched: list[str] = Field(default_factory=list)
     shared: int = 0
+    foreign: list[ForeignOut] = Field(default_factory=list, description="Records that the request did not name (preview).")
+    evidence: dict[str, int] = Field(default_factory=dict, examples=[{"critical flags": 1, "incidents": 1}])
     proof: dict[str, Any] | None = Field(None, description="The proof as stored under reports/erasure.")
 
 
@@ -197,13 +226,31 @@ def show_consent(
 
 @router.post("/erasure", status_code=202, responses=FILED)
 def erase(body: ErasureBody, request: Request, response: Response, caller: Admin, wait: Wait = 0) -> ErasureJobOut:
-    """Erase a person's records, or single ones, everywhere. Sent again after a failure, it finishes the first erasure."""
+    """Erase a person's records, or single ones, everywhere. Sent again after a failure, it finishes the first erasure.
+
+    If a critical flag or an incident would lose its text, the result is `waiting` until somebody else approves it.
+    """
     store = store_of(request)
     erasure = Erasure(body.reason, body.subject, tuple(body.records), body.keep_jobs)
     check_known(store, erasure)
     if erasure.subject is not None:
         erasure = replace(erasure, subject=consents_of.subject_of(store, erasure.subject))
     job_id = submit.submit_erasure(erasure, store.settings, actor=caller.user_id, dry_run=body.dry_run)
+    return _filed(_erasure_job(request, job_id, wait), response)
+
+
+@router.get("/erasure/requests")
+def erasure_requests(request: Request, caller: Carer) -> list[ErasureRequestOut]:
+    """The erasures that wait for a second person, oldest first."""
+    return [ErasureRequestOut.model_validate(asdict(waiting)) for waiting in waiting_requests(store_of(request))]
+
+
+@router.post("/erasure/requests/{request_id}/approve", status_code=202, responses=FILED)
+def approve_erasure(request_id: str, request: Request, response: Response, caller: Carer, wait: Wait = 0) -> ErasureJobOut:
+    """Approve an erasure that somebody else requested; it starts at once. 403: you requested it, or your role may not."""
+    store = store_of(request)
+    erasure, requested_by = approve(store, request_id, by=caller.user_id)
+    job_id = submit.submit_erasure(erasure, store.settings, actor=requested_by, dry_run=False)
     return _filed(_erasure_job(request, job_id, wait), response)
 
 

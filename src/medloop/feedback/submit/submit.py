@@ -48,6 +48,9 @@ CONTRACTS: dict[type[SubmissionBody], type[Contract]] = {
     TraceBody: Trace,
 }
 RESERVED = ("cor_", "inc_", "case_", "qi_", "sub_")  # ids of other things
+OTHER_SUBJECT = "The exchange that this is about does not belong to this subject"
+LEAVE_SUBJECT_OUT = "Leave 'subject' out: the record gets the subject of its trace"
+SUBJECT_FIRST = "Leave 'subject' out, or log the trace with its subject first: POST /api/v1/traces"
 OWN_ID = "Send the id that you received for it"
 NOT_USED = (
     "This record has no consent to training, so nothing will be trained on it; it counts only in the numbers. "
@@ -341,9 +344,26 @@ class _RecordBuilder:
         now = utc_now()
         return {
             "clinician_id": self.clinician, "timestamp": body.timestamp or now, "received": now, "consent": body.consent,
-            "trace_id": body.trace_id, "supersedes": body.supersedes, "subject": self.subject_hash(body.subject),
+            "trace_id": body.trace_id, "supersedes": body.supersedes, "subject": self.subject(body),
             "recorded_by": self.sender.user_id,
         }  # fmt: skip
+
+    def subject(self, body: RatingBody) -> str | None:
+        """The person a record is about: that of its trace, or of the rating it corrects.
+
+        A body may repeat it, but not name somebody else: to erase that person would remove what others said about the trace.
+        """
+        given, trace = self.subject_hash(body.subject), _trace_lookup(body, self.sender)
+        about = self.known.rows.get(trace) if trace is not None else None
+        if about is not None:
+            subject: str | None = about.user_hash
+        elif isinstance(body, CorrectionBody) and body.feedback_id is not None:
+            subject = self.known.rows[Lookup(Feedback, body.feedback_id)].subject
+        else:
+            return given
+        if given not in (None, subject):
+            raise InputError(OTHER_SUBJECT, LEAVE_SUBJECT_OUT if subject else SUBJECT_FIRST)
+        return subject
 
     def subject_hash(self, subject: str | None) -> str | None:
         return None if subject is None else subject_of(self.store, subject)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from medloop.contracts import Contract
 from medloop.contracts.base import Text, Timestamp
+from medloop.store.records.evidence import ForeignRecord
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class ErasureRequest:
     subject: str | None = None
     records: tuple[str, ...] = ()
     keep_jobs: bool = False
+    approved_by: str | None = None  # the second person, if safety evidence goes
 
 
 class TrainingJobs(Protocol):
@@ -50,6 +52,9 @@ class ErasureCase(Contract):
     started: Timestamp
     keep_jobs: bool = False
     shared: int = Field(0, ge=0)  # records of others that hold some of the same text and stay
+    evidence: dict[str, int] = Field(default_factory=dict)  # critical flags and incidents that lose their text
+    approved_by: str | None = None  # the second person who agreed to that
+    replays: str | None = None  # the erasure that this one repeats, after a backup was restored
 
 
 class ErasureProof(ErasureCase):
@@ -66,6 +71,8 @@ class ErasureProof(ErasureCase):
     cancelled: tuple[dict[str, str], ...] = ()  # training jobs that were stopped
     elsewhere: tuple[Text, ...] = ()  # files outside the workspace that were made from erased records
     store: str = ""
+    keys_destroyed: int = Field(0, ge=0)  # of the texts: what was encrypted under them does not open again
+    key_file: str = ""  # the file that held them; copies of it from before the erasure still hold them
     verified: dict[str, int] = Field(default_factory=dict)  # the last search: files, bytes, hits, texts
     left: tuple[Text, ...] = ()
     unsearched: tuple[Text, ...] = ()
@@ -78,6 +85,9 @@ class ErasurePlan(ErasureCase):
     words: tuple[tuple[str, bool], ...]
     marks: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # of the texts: leaves and branches of the key tree
+    sessions: tuple[str, ...] = ()  # session ids that no other record has
+    condemned: tuple[str, ...] = ()  # of a replay: files and folders that hold erased text, by their hash
 
     @property
     def ids(self) -> set[str]:
@@ -94,3 +104,5 @@ class ErasurePreview:
     shared: int
     unsearched: list[str]
     jobs: list[str]
+    foreign: list[ForeignRecord]
+    evidence: dict[str, int]

@@ -10,38 +10,40 @@ master key opens, so erased text is never in a plain file. Proof and log contain
 Not covered: backups, files outside the workspace, what was sent to a teacher, and weights: a model is flagged, not changed.
 """
 
-import base64
-import hmac
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-from medloop.contracts import AuditEvent, utc_now, uuid7
-from medloop.errors import InputError, IntegrityError
+from medloop.contracts import utc_now
+from medloop.errors import InputError
 from medloop.privacy.consent import subject_of
-from medloop.privacy.erasure import find_files
+from medloop.privacy.erasure import find_files, journal, register
 from medloop.privacy.erasure.contracts import ErasureCase, ErasurePlan, ErasurePreview, ErasureProof, ErasureRequest, TrainingJobs
 from medloop.privacy.erasure.find_files import FileSearch, Recard, needles_of
 from medloop.privacy.erasure.flags import old_hashes, tainted_models, update_catalog
-from medloop.privacy.erasure.needles import Needles
+from medloop.privacy.erasure.plan import make_plan, note, requested_records
 from medloop.privacy.erasure.proof_page import render
 from medloop.privacy.erasure.rewrite import Cutter
-from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
-from medloop.store import audit
-from medloop.store.crypto import seal, unseal
+from medloop.privacy.phi.scrub import QUARANTINE, assess
 from medloop.store.db import Store
-from medloop.store.files import workspace_scan
 from medloop.store.files.atomic import atomic_write
-from medloop.store.records import consents, erasing, lineage
+from medloop.store.records import erasing
 
-PENDING = ".pending"
 LONGEST_REASON = 200  # characters
+
+
+class SecondPersonNeededError(InputError):
+    """The erasure removes critical flags or incidents' texts, and nobody has agreed to that yet."""
+
+    def __init__(self, evidence: dict[str, int]) -> None:
+        self.evidence = evidence
+        counts = " and ".join(f"{name}: {count:,}" for name, count in evidence.items())
+        super().__init__(
+            f"This erasure removes the text of safety evidence ({counts}), so two people must agree",
+            "Request it with --user NAME; then another clinician or admin approves it",
+        )
 
 
 def erase(
@@ -50,39 +52,44 @@ def erase(
     """Finish earlier erasures, then carry out the request; a repeated request returns the proof of the first time."""
     check_request(request)
     with erasing.erasure_lock(store) as folder:
-        for pending in _pending(store, folder):
-            _carry_out(store, pending, folder, recard, jobs)
-        plan = _plan(store, request, actor)
-        if plan is None:
+        for pending in journal.pending(store, folder):
+            carry_out(store, pending, folder, recard, jobs)
+        planned = make_plan(store, request, actor)
+        if planned is None:
             return _before(store, request, folder)
-        _keep(store, plan, folder)
-        return _carry_out(store, plan, folder, recard, jobs)
+        if planned.plan.evidence and request.approved_by is None:
+            raise SecondPersonNeededError(planned.plan.evidence)
+        journal.keep(store, planned.plan, folder)
+        return carry_out(store, planned.plan, folder, recard, jobs)
 
 
 def preview(store: Store, request: ErasureRequest, *, actor: str, jobs: TrainingJobs | None = None) -> ErasurePreview:
     """Search without changing anything, except for the audit line about the reading."""
     check_request(request)
-    plan = _plan(store, request, actor)
-    if plan is None:
+    planned = make_plan(store, request, actor)
+    if planned is None:
         raise _nothing(request)
-    files = find_files.search_files(store, Cutter(needles_of(list(plan.words)), plan.ids), reports(store))
+    plan = planned.plan
+    files = find_files.search_files(store, Cutter(needles_of(plan.words, plan.sessions), plan.ids), reports(store))
     rows = {name: len(ids) for name, ids in plan.record_ids.items()}
     hashes = {*plan.datasets, *find_files.hashes_of(store, files.hits)}
     tainted, models = tainted_models(store, hashes)
     running = jobs.on(hashes | tainted, [*files.hits, *models]) if jobs else []
     unsearched = [*files.unsearched, *(jobs.unread() if jobs else ())]
-    return ErasurePreview(rows, files.hits, len(plan.datasets), plan.shared, unsearched, running)
+    return ErasurePreview(rows, files.hits, len(plan.datasets), plan.shared, unsearched, running, planned.foreign, plan.evidence)
 
 
 def check_known(store: Store, request: ErasureRequest) -> None:
     """InputError if the store has nothing to erase under these ids and never had."""
     check_request(request)
     if request.subject is None:
-        if not any(_records(store, request).values()) and not erasing.erased_in(store, request.records):
+        if not any(requested_records(store, request).values()) and not erasing.erased_in(store, request.records):
             raise _nothing(request)
         return
     subject, folder = subject_of(store, request.subject), reports(store)
-    if any(erasing.find_by_subject(store, subject).values()) or any(plan.subject == subject for plan in _pending(store, folder)):
+    if any(erasing.find_by_subject(store, subject).values()) or any(
+        plan.subject == subject for plan in journal.pending(store, folder)
+    ):
         return
     if not any(ErasureProof.from_json(path.read_text(encoding="utf-8")).subject == subject for path in folder.glob("er_*.json")):
         raise _nothing(request)
@@ -106,85 +113,6 @@ def check_request(request: ErasureRequest) -> None:
         )
 
 
-def _plan(store: Store, request: ErasureRequest, actor: str) -> ErasurePlan | None:
-    """What must be erased: the rows, what was made from them, other rows that hold the same words, and the words."""
-    subject = None if request.subject is None else subject_of(store, request.subject)
-    record_ids = _records(store, request) if subject is None else erasing.find_by_subject(store, subject)
-    if not any(record_ids.values()):
-        return None
-    _note(store, actor, "erasure.read", subject or request.records[0], rows=sum(map(len, record_ids.values())))
-    record_ids |= {name: ids for name, ids in erasing.find_derived(store, record_ids).items() if ids}
-    words = _words(store, record_ids)
-    copies, shared = _copies(store, record_ids, words, subject)
-    if copies:
-        for name, ids in copies.items():
-            record_ids.setdefault(name, set()).update(ids)
-        words = _words(store, record_ids)
-    own = _own(store, record_ids, words)
-    every = sorted(set().union(*record_ids.values()))
-    return ErasurePlan(
-        erasure_id=f"er_{uuid7()}", subject=subject, asked=request.records, reason=request.reason.strip(), actor=actor,
-        keep_jobs=request.keep_jobs, started=utc_now(),
-        record_ids={name: tuple(sorted(ids)) for name, ids in sorted(record_ids.items())},
-        words=tuple((text.text, text.authored) for text in own.words),
-        marks=tuple(sample.hex() for sample in erasing.ciphertext_samples(store, record_ids)),
-        datasets=tuple(sorted(lineage.datasets_of(store, every))), shared=shared,
-    )  # fmt: skip
-
-
-def _records(store: Store, request: ErasureRequest) -> erasing.RecordIds:
-    ids, unknown = erasing.find_by_ids(store, request.records)
-    before = erasing.erased_in(store, unknown)
-    if never_stored := [record_id for record_id in unknown if record_id not in before]:
-        raise InputError(f"There is no record {never_stored[0]}", "Check the id; nothing was erased")
-    return ids
-
-
-def _words(store: Store, ids: dict[str, set[str]]) -> list[tuple[str, bool]]:
-    """The texts of rows, as they are and scrubbed, because datasets hold the scrubbed form."""
-    words: dict[tuple[str, bool], None] = {}
-    scrubbers: dict[str, Scrubber] = {}
-    for text in erasing.texts_of(store, ids):
-        words[text.value, text.authored] = None
-        try:
-            clean = scrubbers.setdefault(text.record_id, Scrubber()).scrub(text.value)
-        except Unscrubbable:
-            continue
-        if clean != text.value:
-            words[clean, text.authored] = None
-    return list(words)
-
-
-def _own(store: Store, ids: dict[str, set[str]], words: list[tuple[str, bool]]) -> Needles:
-    """The words that no remaining record contains. The rest of a text may be shared, too, so repeat until nothing changes."""
-    needles, before = needles_of(words), None
-    while needles is not before:
-        before = needles
-        needles = before.without(text.value for text in erasing.other_texts(store, ids, erasing.SOURCE_TABLES))
-    return needles
-
-
-def _copies(
-    store: Store, ids: dict[str, set[str]], words: list[tuple[str, bool]], subject: str | None
-) -> tuple[dict[str, set[str]], int]:
-    """Other rows that hold these words: derived rows are erased, too; rows about somebody else stay and are counted.
-
-    For a subject, every row that is about nobody else is erased. For single records, only rows that medloop derived from others.
-    """
-    needles = needles_of(words)
-    copies: dict[str, set[str]] = {}
-    shared: set[str] = set()
-    for text in erasing.other_texts(store, ids):
-        if not needles.hit(text.value.encode(errors="replace")):
-            continue
-        derived = text.table not in erasing.SOURCE_TABLES
-        if derived or (subject is not None and text.subject is None):
-            copies.setdefault(text.table, set()).add(text.record_id)
-        else:
-            shared.add(text.record_id)
-    return copies, len(shared)
-
-
 @dataclass
 class _Erasure:
     """An erasure in progress: what its steps share."""
@@ -197,6 +125,7 @@ class _Erasure:
     learning: list[str] = field(default_factory=list)  # training jobs on erased data
     alive: set[str] = field(default_factory=set)  # those of them that were told to stop and have not ended
     flagged: tuple[list[dict[str, str]], list[str], list[str]] = ([], [], [])
+    key_file: str = ""
     compacted: str = ""
     last: FileSearch = field(default_factory=FileSearch)
 
@@ -206,16 +135,30 @@ class _Erasure:
 
     @property
     def cutter(self) -> Cutter:
-        return Cutter(needles_of(list(self.plan.words)), self.plan.ids)
+        return Cutter(needles_of(self.plan.words, self.plan.sessions), self.plan.ids)
 
 
 def _remove_rows(work: _Erasure) -> None:
     order = erasing.ErasureOrder(work.plan.erasure_id, work.plan.reason, work.plan.actor)
-    erasing.remove_rows(work.store, {name: set(ids) for name, ids in work.plan.record_ids.items()}, order)
+    erasing.retire_keys(work.store, work.plan.keys)
+    ids = {name: set(record_ids) for name, record_ids in work.plan.record_ids.items()}
+    erasing.remove_rows(work.store, ids, work.plan.keys, order, drop_model=_may_name_somebody)
+
+
+def _may_name_somebody(name: str) -> bool:
+    assessed = assess(name)
+    return bool(assessed.spans) or assessed.doubt >= QUARANTINE
+
+
+def _destroy_keys(work: _Erasure) -> None:
+    register.add(work.store, work.plan)  # first: once the keys are gone, nobody can find out again what they were
+    work.key_file = erasing.destroy_keys(work.store, work.plan.keys).name
 
 
 def _rewrite_files(work: _Erasure) -> None:
     find_files.rewrite_files(work.store, work.cutter, work.log, work.plan.erasure_id, work.recard)
+    changed = {change["path"] for change in find_files.logged_changes(work.log)}
+    find_files.remove_condemned(work.store, set(work.plan.condemned) - changed, work.log)
 
 
 def _stop_jobs(work: _Erasure) -> None:
@@ -244,14 +187,15 @@ def _search_again(work: _Erasure) -> None:
 
 
 # In this order; each step may be repeated after a kill. A new step goes before the search, which proves that nothing is left.
-STEPS = (_remove_rows, _rewrite_files, _stop_jobs, _flag_models, _compact_store, _search_again)
+STEPS = (_remove_rows, _destroy_keys, _rewrite_files, _stop_jobs, _flag_models, _compact_store, _search_again)
 
 
-def _carry_out(store: Store, plan: ErasurePlan, folder: Path, recard: Recard | None, jobs: TrainingJobs | None) -> ErasureProof:
+def carry_out(store: Store, plan: ErasurePlan, folder: Path, recard: Recard | None, jobs: TrainingJobs | None) -> ErasureProof:
     work = _Erasure(store, plan, folder, recard, jobs)
     for step in STEPS:
         step(work)
     proof = _proof_of(work)
+    register.add(store, plan, find_files.logged_changes(work.log))
     _prove(store, proof, folder)
     return proof
 
@@ -270,6 +214,7 @@ def _proof_of(work: _Erasure) -> ErasureProof:
         files=tuple({key: value for key, value in change.items() if key != "hashes"} for change in changes),
         flagged=tuple(flagged), jobs=tuple(sorted({*started_runs, *running})), alive=tuple(sorted(work.alive)),
         cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()), elsewhere=tuple(elsewhere), store=work.compacted,
+        keys_destroyed=len(plan.keys), key_file=work.key_file,
         verified={**counts, "too_short": work.cutter.needles.too_short}, left=tuple(last.hits),
         unsearched=(*last.unsearched, *(jobs.unread() if jobs else ())),
     )  # fmt: skip
@@ -290,35 +235,12 @@ def _prove(store: Store, proof: ErasureProof, folder: Path) -> None:
     text = json.dumps(proof.model_dump(mode="json", exclude_none=True), ensure_ascii=False, indent=2) + "\n"
     atomic_write(path, text, mode=0o600)
     done = "erasure.done" if proof.complete else "erasure.incomplete"
-    _note(
+    note(
         store, proof.actor, done, proof.erasure_id, rows=sum(proof.rows.values()), files=len(proof.files),
         left=len(proof.left), jobs_cancelled=len(proof.cancelled),
     )  # fmt: skip
     if proof.complete:
-        for ending in (".files.jsonl", PENDING):
-            workspace_scan.remove(folder / f"{proof.erasure_id}{ending}")
-
-
-def _keep(store: Store, plan: ErasurePlan, folder: Path) -> None:
-    sealed = seal(_cipher(store), plan.canonical_json().encode(), plan.erasure_id.encode())
-    atomic_write(folder / f"{plan.erasure_id}{PENDING}", base64.b64encode(sealed), mode=0o600)
-
-
-def _pending(store: Store, folder: Path) -> Iterator[ErasurePlan]:
-    """Unfinished erasures, oldest first."""
-    for path in sorted(folder.glob(f"*{PENDING}")):
-        name = path.name.removesuffix(PENDING)
-        try:
-            plain = unseal(_cipher(store), base64.b64decode(path.read_bytes()), name.encode())
-        except FileNotFoundError:
-            continue  # finished in the meantime: a caller that only reads does not hold the lock
-        except (InvalidTag, ValueError):
-            raise IntegrityError(f"{path} cannot be read with this workspace's key", "Restore the key, or the file") from None
-        yield ErasurePlan.from_json(plain.decode())
-
-
-def _cipher(store: Store) -> AESGCM:
-    return AESGCM(hmac.new(consents.hashing_key(store), b"medloop erasure journal", "sha256").digest())
+        journal.remove(store, folder, proof.erasure_id)
 
 
 def _before(store: Store, request: ErasureRequest, folder: Path) -> ErasureProof:
@@ -335,8 +257,3 @@ def _before(store: Store, request: ErasureRequest, folder: Path) -> ErasureProof
 def _nothing(request: ErasureRequest) -> InputError:
     what = "that subject" if request.subject is not None else ", ".join(request.records)
     return InputError(f"The store holds nothing about {what}", "Check the id; nothing was erased")
-
-
-def _note(store: Store, actor: str, action: str, subject: str, **detail: str | int | float | bool) -> None:
-    with store.write() as conn:
-        audit.append(conn, AuditEvent(actor=actor, action=action, subject=subject, detail=detail))

@@ -60,6 +60,13 @@ def search_files(store: Store, cutter: Cutter, keep_out: Path) -> FileSearch:
     return search
 
 
+def hash_of(path: Path) -> str | None:
+    """The hash of a file or of a sealed folder; None if it is neither."""
+    if path.is_file():
+        return file_sha256(path)
+    return folder_sha256(path) if (path / MANIFEST).is_file() else None
+
+
 def hashes_of(store: Store, names: Iterable[str]) -> set[str]:
     """The hashes of files, and of the sealed folders that contain them."""
     hashes, home = set(), store.settings.home
@@ -160,6 +167,15 @@ def _change_sealed(
     _note(log, home, folder, "rewritten", rows, hashes, before=before, after=verify_artifact(folder).sha256)
 
 
+def remove_condemned(store: Store, names: Iterable[str], log: Path) -> None:
+    """Delete files and folders that still are what they were before an erasure."""
+    home, before = store.settings.home, {name: hash_of(store.settings.home / name) for name in names}
+    for name, sha256 in before.items():
+        if sha256 is not None:
+            _note(log, home, home / name, "removed", 0, {}, before=sha256)
+            workspace_scan.remove(home / name)
+
+
 def _cards(folder: Path, changed: Mapping[str, bytes], hashes: Mapping[str, str], rows: Mapping[str, int]) -> dict[str, bytes]:
     """Cards and other small texts of a folder that contain the hashes of changed files."""
     cards = {}
@@ -192,10 +208,10 @@ def logged_changes(log: Path) -> list[dict[str, Any]]:
 
 
 def _every(store: Store, keep_out: Path) -> Iterator[tuple[Path, str]]:
-    """Files with their names in the workspace, without the reports of erasures, which hold no erased text."""
-    home = store.settings.home
+    """Files with their names in the workspace, without the reports of erasures and the keys, which hold no erased text."""
+    home, keys = store.settings.home, store.settings.workspace.keys
     for path in workspace_scan.files(home):
-        if keep_out not in path.parents:
+        if not {keep_out, keys} & set(path.parents):
             yield path, path.relative_to(home).as_posix()
 
 
@@ -213,6 +229,5 @@ def ciphertext_left(store: Store, marks: list[bytes]) -> bool:
     return False
 
 
-def needles_of(words: list[tuple[str, bool]]) -> Needles:
-
-    return Needles(ErasedText(text, authored) for text, authored in words)
+def needles_of(words: Iterable[tuple[str, bool]], names: Iterable[str] = ()) -> Needles:
+    return Needles((ErasedText(text, authored) for text, authored in words), names)

@@ -6,7 +6,7 @@
 The search covers UTF-8, UTF-16, GB18030, JSON (escaped once or twice, with or without \\u), HTML and CSV. A piece counts as a
 copy if it has 64 bytes of what a person wrote (160 of what a model wrote, because models repeat themselves), or most of a
 shorter text. Texts under 24 bytes are too common to search for. Numbers and codes that a person wrote (at least eight characters
-with three digits, such as a phone number) count wherever they occur.
+with three digits, such as a phone number) count wherever they occur, and so do `names`, the session ids of the records.
 
 Not covered: rewordings, translations, and pieces shorter than that.
 """
@@ -23,6 +23,7 @@ from ahocorasick_rs import BytesAhoCorasick
 
 WINDOW, STEP = 24, 4  # bytes: two texts that share 27 bytes share a window
 PERSON, MODEL, MOST = 64, 160, 0.8  # bytes that make a copy, by author; or this share of a shorter text
+SHORTEST_NAME = 8  # characters of a session id that is searched for
 _CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9][A-Za-z0-9_@.+\-]{6,}[A-Za-z0-9]")
 _DATE = re.compile(r"(?:19|20)\d\d[-./]?\d\d?[-./]?\d\d?")
 Span = tuple[int, int]
@@ -49,8 +50,9 @@ class _Form:
 class Needles:
     """The texts of erased records, prepared for searching."""
 
-    def __init__(self, words: Iterable[ErasedText]) -> None:
+    def __init__(self, words: Iterable[ErasedText], names: Iterable[str] = ()) -> None:
         self.words = tuple(dict.fromkeys(words))
+        self.names = frozenset(name for name in names if len(name) >= SHORTEST_NAME)
         self.too_short = sum(len(text.text.encode(errors="replace")) < WINDOW for text in self.words)
         self._forms: list[_Form] = []
         patterns: dict[bytes, list[tuple[int, int]]] = {}
@@ -61,7 +63,7 @@ class Needles:
                 last = len(form.data) - WINDOW
                 for offset in {*range(0, last + 1, STEP), last}:
                     patterns.setdefault(form.data[offset : offset + WINDOW], []).append((form_index, offset))
-        self.codes = frozenset(code for text in self.words if text.authored for code in codes(text.text))
+        self.codes = self.names | {code for text in self.words if text.authored for code in codes(text.text)}
         self._codes = {
             form for code in self.codes for form in (code.encode(), code.encode("utf-16-le"), code.encode("utf-16-be"))
         }
@@ -94,7 +96,7 @@ class Needles:
         if not shared and not shared_codes:
             return self
         left = [piece for index, erased in enumerate(self.words) for piece in _cut(erased, shared.get(index, []), shared_codes)]
-        return Needles(left)
+        return Needles(left, self.names - shared_codes)
 
     def _copies(self, data: bytes | memoryview) -> Iterator[tuple[int, int, int, int]]:
         """(start, end, form, offset in the form) of every copy; form -1 for a code."""

@@ -17,7 +17,7 @@ TABLES = {
 STORE = {
     "log emptied": "SQLite's log was emptied, and the database file holds no byte of the erased rows",
     "log emptied, file made anew": "SQLite's log was emptied, and its file, which held bytes of erased rows, was rewritten",
-    "tables vacuumed": "PostgreSQL vacuumed the tables; all text in them was encrypted",
+    "tables vacuumed": "PostgreSQL vacuumed the tables; all text in them was encrypted, and its keys are destroyed",
 }  # fmt: skip
 
 
@@ -94,6 +94,8 @@ def _last_search(proof: ErasureProof) -> str:
         f"- {counts['too_short']:,} of these texts are too short to search for; rows made from their records were found by the"
         " record's id.",
         f"- Database: {STORE.get(proof.store, proof.store)}.",
+        f"- {counts_of_keys(proof)} No copy of the encrypted text opens again: not in the database's log, not on an old page,"
+        " not in a replica and not in a backup of the database.",
     ]
     lines += [f"- **Still holds erased text:** `{name}`" for name in proof.left]
     lines += [f"- Not searched, because it is packed or damaged: `{name}`" for name in proof.unsearched]
@@ -106,10 +108,19 @@ def _not_covered(proof: ErasureProof) -> str:
         lines.append(
             f"- {proof.shared:,} records hold some of the same text. They stay: they are about others or were not requested."
         )
-    lines.append(
-        "- Backups and what was sent to a teacher are not covered. Models are flagged, but their weights are not changed."
-    )
+    lines += [
+        f"- Copies of `keys/{proof.key_file}` from before this erasure still hold the destroyed keys: replace them with the file"
+        " as it is now. A disk that never writes in place (most SSDs) may keep the old bytes for a while.",
+        "- Ids, session, agent and model names, axes, ratings and times are not encrypted. They were deleted, but may remain in"
+        " the log of a PostgreSQL server and in backups of the database until those are overwritten.",
+        "- Files in backups are not encrypted by medloop. After you restore one, run `medloop erase --replay`.",
+        "- What was sent to a teacher is not covered. Models are flagged, but their weights are not changed.",
+    ]
     return "## What is not covered\n\n" + "\n".join(lines)
+
+
+def counts_of_keys(proof: ErasureProof) -> str:
+    return f"{proof.keys_destroyed:,} keys that encrypted these texts were destroyed."
 
 
 def _short(sha256: str | None) -> str:

@@ -28,7 +28,7 @@ from medloop.contracts import (
 )
 from medloop.errors import InputError, StoreError
 from medloop.store import audit, tables
-from medloop.store.crypto import DataKey
+from medloop.store.crypto import TextKey
 from medloop.store.db import Store
 from medloop.store.records.chunks import chunks
 
@@ -39,7 +39,7 @@ TABLES: dict[type[Contract], Table] = {
     Trace: tables.traces, Incident: tables.incidents, RedTeamCase: tables.red_team_cases, ScoredAnswer: tables.scored_answers,
 }  # fmt: skip
 PAGE_SIZE = 500  # rows per query
-_NOT_IN_RECORD = {"id", "processed", "key_id", "mac"}
+_NOT_IN_RECORD = {"id", "processed", "key_id", "text_key", "mac"}
 
 
 def add(store: Store, records: Iterable[Contract], *, actor: str) -> int:
@@ -63,9 +63,21 @@ def add_in(store: Store, conn: Connection, records: Iterable[Contract], *, actor
 
 def insert_in(store: Store, conn: Connection, records: Iterable[Contract]) -> None:
     """Insert records whose ids are certainly new, such as ids created here; the caller writes the audit lines."""
+    keys, subjects = store.keys.writing(conn), dict[str, str | None]()
     for kind, same_kind in _by_kind(records).items():
-        table, key = TABLES[kind], store.keys.writing(conn)
-        conn.execute(insert(table), [_to_row(table, key, record) for record in same_kind])
+        table, rows = TABLES[kind], []
+        for record in same_kind:
+            values = record.model_dump(mode="json")
+            record_id = values[tables.natural_id(table)]
+            subject = subject_of_row(values) or subjects.get(values.get("record_id", ""))  # incidents name their record
+            subjects[record_id] = subject
+            rows.append(_to_row(table, keys.for_row(subject, record_id), record, values))
+        conn.execute(insert(table), rows)
+
+
+def subject_of_row(values: Mapping[str, Any]) -> str | None:
+    """The person that a record is about."""
+    return values.get("subject") or values.get("user_hash")
 
 
 def added_events(records: Iterable[Contract], actor: str) -> list[AuditEvent]:
@@ -177,10 +189,9 @@ def _refuse_other(record: Contract, stored: Contract, id_name: str) -> None:
         )
 
 
-def _to_row(table: Table, key: DataKey, record: Contract) -> dict[str, Any]:
-    values = record.model_dump(mode="json")
+def _to_row(table: Table, key: TextKey, record: Contract, values: Mapping[str, Any]) -> dict[str, Any]:
     row_id = values[tables.natural_id(table)]
-    row: dict[str, Any] = {"key_id": key.key_id, "processed": False}
+    row: dict[str, Any] = {**key.columns, "processed": False}
     texts: dict[str, bytes] = {}
     encrypted, times = tables.encrypted_columns(table), tables.time_columns(table)
     for name, value in values.items():
@@ -197,7 +208,7 @@ def _to_row(table: Table, key: DataKey, record: Contract) -> dict[str, Any]:
     return row
 
 
-def encrypt_columns(table: Table, key: DataKey, row_id: str, values: Mapping[str, object]) -> dict[str, bytes]:
+def encrypt_columns(table: Table, key: TextKey, row_id: str, values: Mapping[str, object]) -> dict[str, bytes]:
     """Columns of one row, encrypted as `add` encrypts them."""
     return key.encrypt_row(table.name, row_id, {name: canonical_json(value).encode() for name, value in values.items()})
 
@@ -209,16 +220,15 @@ def from_row(store: Store, conn: Connection, kind: type[C], row: Row[Any]) -> C:
 
 def from_rows(store: Store, conn: Connection, kind: type[C], rows: Sequence[Row[Any]]) -> list[C]:
     """The records of whole rows, their text decrypted."""
-    keys = {key_id: store.keys.reading(conn, key_id) for key_id in {row.key_id for row in rows}}
     records = []
     for row in rows:
         values = {name: value for name, value in row._mapping.items() if name not in _NOT_IN_RECORD}
-        texts = decrypt_row(TABLES[kind], row, keys[row.key_id])
+        texts = decrypt_row(TABLES[kind], row, store.keys.reading(conn, row))
         records.append(kind.model_validate(values | {name: json.loads(plain) for name, plain in texts.items()}))
     return records
 
 
-def decrypt_row(table: Table, row: Row[Any], key: DataKey) -> dict[str, bytes]:
+def decrypt_row(table: Table, row: Row[Any], key: TextKey) -> dict[str, bytes]:
     """The decrypted columns of one row; IntegrityError names a column that was changed or moved."""
     sealed = {name: row._mapping[name] for name in tables.encrypted_columns(table)}
     return key.decrypt_row(table.name, row._mapping[tables.natural_id(table)], sealed)

@@ -2,7 +2,10 @@
 
 ids = find_by_subject(store, "sub_…")          # or find_by_ids(store, ["fb_…"]): {table name: ids}, with all that depends on them
 for text in texts_of(store, ids): ...          # their texts, while they can still be read
-remove_rows(store, ids, ErasureOrder(...))     # one transaction: tombstones, rows, lineage, quarantine, an audit line
+keys = keys_of(store, ids)                     # the keys of their texts
+retire_keys(store, keys)                       # nothing new is written under them
+remove_rows(store, ids, keys, ErasureOrder(...), …)  # one transaction: tombstones, rows, lineage, quarantine, an audit line
+destroy_keys(store, keys)                      # no copy of the rows opens again: not in a log, not in a backup
 compact(store, list(ids))                      # overwrites the pages of the database that held them
 """
 
@@ -14,16 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, delete, insert, select, update
+from sqlalchemy import Connection, Row, Table, delete, func, insert, select, update
 
 from medloop.contracts import AuditEvent, canonical_json, utc_now
 from medloop.store import audit, tables
+from medloop.store.crypto import ErasedKeyError
 from medloop.store.db import Store
 from medloop.store.files.atomic import make_folder
 from medloop.store.files.lock import locked_file
-from medloop.store.records import lineage
+from medloop.store.key_tree import BRANCH
+from medloop.store.records import evidence, lineage
 from medloop.store.records.chunks import chunks
-from medloop.store.records.crud import PAGE_SIZE, decrypt_row
+from medloop.store.records.crud import PAGE_SIZE, decrypt_row, subject_of_row
 from medloop.store.tables import id_column, natural_id
 
 RecordIds = dict[str, set[str]]  # by table name
@@ -31,6 +36,7 @@ TABLES: dict[str, Table] = {table.name: table for table in tables.encrypted_tabl
 SPOKEN_TABLES = ("rlhf_feedback", "rlhf_preferences", "rlhf_corrections")  # what people said about answers
 SOURCE_TABLES = (*SPOKEN_TABLES, "traces")  # all other tables are derived from these
 MODEL_COLUMNS = {"agent_response", "response_a", "response_b", "original", "answer"}
+NO_TEXTS = {"role", "models", "traces", "records"}  # names inside a text column: tombstones keep ids, and others share models
 _SAMPLE = slice(1, 33)  # these bytes of a ciphertext identify it and reveal nothing
 
 
@@ -89,6 +95,13 @@ def find_by_ids(store: Store, record_ids: Sequence[str]) -> tuple[RecordIds, lis
     return ids, [record_id for record_id in record_ids if record_id not in known]
 
 
+def existing(store: Store, ids: Mapping[str, Iterable[str]]) -> RecordIds:
+    """Those of these rows that the store holds."""
+    with store.read() as conn:
+        by_table = {name: _ids_with(conn, TABLES[name], id_column(TABLES[name]), table_ids) for name, table_ids in ids.items()}
+    return {name: table_ids for name, table_ids in by_table.items() if table_ids and name != "incidents"}
+
+
 def _add_dependents(conn: Connection, ids: RecordIds) -> None:
     """Add records about the traces, other versions, and corrections of the feedback, until nothing more is added."""
     before = -1
@@ -124,7 +137,7 @@ def _items_with_text(store: Store, ids: RecordIds, every: set[str]) -> set[str]:
     authored, item_ids = {text.value for text in texts_of(store, ids) if text.authored}, set()
     with store.read() as conn:
         for row in conn.execute(select(items).where(unlinked)):
-            content = json.loads(decrypt_row(items, row, store.keys.reading(conn, row.key_id))["content"])
+            content = json.loads(_open(store, conn, items, row).get("content", b"{}"))
             prompt = {text for text, by_person in _strings(content.get("prompt", []), True) if by_person}
             if prompt & authored or every & {*content.get("traces", ()), *content.get("records", ())}:
                 item_ids.add(str(row.item_id))
@@ -163,7 +176,7 @@ def texts_of(store: Store, ids: Mapping[str, set[str]]) -> Iterator[StoredText]:
         for chunk in chunks(sorted(table_ids)):
             with store.read() as conn:
                 rows = _rows(conn, TABLES[name], chunk)
-                texts = [decrypt_row(TABLES[name], row, store.keys.reading(conn, row.key_id)) for row in rows]
+                texts = [_open(store, conn, TABLES[name], row) for row in rows]
             for row, plain in zip(rows, texts, strict=True):
                 yield from _texts(name, row, plain)
 
@@ -176,7 +189,7 @@ def other_texts(store: Store, but: Mapping[str, set[str]], names: Sequence[str] 
             with store.read() as conn:
                 page = conn.execute(select(table).where(table.c.id > after).order_by(table.c.id).limit(PAGE_SIZE)).all()
                 rows = [row for row in page if row._mapping[natural_id(table)] not in excluded]
-                texts = [decrypt_row(table, row, store.keys.reading(conn, row.key_id)) for row in rows]
+                texts = [_open(store, conn, table, row) for row in rows]
             if not page:
                 break
             after = page[-1].id
@@ -194,6 +207,14 @@ def ciphertext_samples(store: Store, ids: Mapping[str, set[str]]) -> list[bytes]
                     blobs = (row._mapping[column] for column in tables.encrypted_columns(TABLES[name]))
                     samples += [blob[_SAMPLE] for blob in blobs if blob is not None]
     return samples
+
+
+def _open(store: Store, conn: Connection, table: Table, row: Row[Any]) -> dict[str, bytes]:
+    """The texts of a row; none of a row that came back from a backup after its key was destroyed."""
+    try:
+        return decrypt_row(table, row, store.keys.reading(conn, row))
+    except ErasedKeyError:
+        return {}
 
 
 def _rows(conn: Connection, table: Table, ids: Sequence[str]) -> Sequence[Row[Any]]:
@@ -218,31 +239,86 @@ def _strings(value: Any, authored: bool) -> Iterator[tuple[str, bool]]:
     elif isinstance(value, dict):
         by_person = authored and value.get("role") not in ("assistant", "system")
         for key, item in value.items():
-            if key != "role":
+            if key not in NO_TEXTS:
                 yield from _strings(item, by_person)
 
 
 # Their removal
 
 
-def remove_rows(store: Store, ids: Mapping[str, set[str]], order: ErasureOrder) -> dict[str, int]:
-    """Add tombstones and delete the rows in one transaction; returns how many rows were deleted from each table."""
+def keys_of(store: Store, ids: Mapping[str, set[str]]) -> set[str]:
+    """The keys to destroy: leaves of these rows and of the notes of incidents about them; the whole branch where no row stays."""
+    incidents, every = tables.incidents, sorted(set().union(*ids.values()))
+    with store.read() as conn:
+        leaves = {leaf for name, table_ids in ids.items() for leaf in _values(conn, TABLES[name], "text_key", sorted(table_ids))}
+        about = _ids_with(conn, incidents, incidents.c.record_id, every) - ids.get("incidents", set())
+        leaves |= _values(conn, incidents, "text_key", sorted(about))
+        branches = {leaf[:BRANCH] for leaf in leaves}
+        stays = {leaf[:BRANCH] for table in TABLES.values() for leaf in _rows_under(conn, table, branches, "text_key") - leaves}
+    return {leaf if leaf[:BRANCH] in stays else leaf[:BRANCH] for leaf in leaves}
+
+
+def rows_under(store: Store, keys: Iterable[str]) -> RecordIds:
+    """The rows that are encrypted under these leaves or branches."""
+    ids: RecordIds = {}
+    with store.read() as conn:
+        for name, table in TABLES.items():
+            _add(ids, name, _rows_under(conn, table, keys, natural_id(table)))
+    return ids
+
+
+def _rows_under(conn: Connection, table: Table, keys: Iterable[str], column: str) -> set[str]:
+    values: set[str] = set()
+    for chunk in chunks(keys):
+        under = table.c.text_key.in_(chunk) | func.substr(table.c.text_key, 1, BRANCH).in_(chunk)
+        values |= set(conn.execute(select(table.c[column]).where(under)).scalars())
+    return values
+
+
+def retire_keys(store: Store, keys: Iterable[str]) -> None:
+    """Write nothing new under these keys. Inside a transaction, because a writer that holds the lock may be using one."""
+    with store.transaction() as conn:
+        store.keys.tree_file(conn).retire(keys)
+
+
+def keys_left(store: Store, keys: Iterable[str]) -> bool:
+    """Whether one of these keys can still be computed, because an older copy of the key tree came back."""
+    with store.transaction() as conn:
+        tree, _ = store.keys.tree_file(conn).tree()
+    return any(not tree.is_gone(key) for key in keys)
+
+
+def destroy_keys(store: Store, keys: Sequence[str]) -> Path:
+    """Destroy keys that no row uses any more, for good; returns the file of the key tree."""
+    with store.transaction() as conn:
+        tree_file = store.keys.tree_file(conn)
+    tree_file.destroy(keys)
+    return tree_file.path
+
+
+def remove_rows(
+    store: Store, ids: Mapping[str, set[str]], keys: Sequence[str], order: ErasureOrder, drop_model: Callable[[str], bool]
+) -> dict[str, int]:
+    """Add tombstones and delete the rows in one transaction; returns how many rows were deleted from each table.
+
+    Incidents stay, without their notes. A row that came in the meantime under one of the keys gets another key.
+    """
     counts: dict[str, int] = {}
     every = sorted(set().union(*ids.values()))
     with store.write() as conn:
         for name, table_ids in ids.items():
             rows = [row for chunk in chunks(sorted(table_ids)) for row in _rows(conn, TABLES[name], chunk)]
-            if not rows:
-                continue
-            if name == "incidents":  # an incident stays; only its notes are removed
-                conn.execute(update(TABLES[name]).where(id_column(TABLES[name]).in_(sorted(table_ids))).values(notes=None))
+            if not rows or name == "incidents":
                 continue
             _tombstone(conn, TABLES[name], rows, order)
             counts[name] = len(rows)
-        _clear_notes(conn, every)
+        _clear_notes(store, conn, every, ids.get("incidents", set()))
+        evidence.remove_clear_names(conn, every, drop_model)
         for chunk in chunks(every):
             conn.execute(delete(tables.quarantine).where(tables.quarantine.c.record_id.in_(chunk)))
         lineage.remove_records(conn, every)
+        for table in TABLES.values():
+            _give_new_keys(store, conn, table, keys)
         detail: dict[str, str | int | float | bool] = {"rows": sum(counts.values()), "reason": order.reason}
         audit.append(conn, AuditEvent(actor=order.actor, action="erasure.rows", subject=order.erasure_id, detail=detail))
     return counts
@@ -267,17 +343,29 @@ def _tombstone(conn: Connection, table: Table, rows: Sequence[Row[Any]], order: 
         conn.execute(delete(table).where(id_column(table).in_(chunk)))
 
 
+def _give_new_keys(store: Store, conn: Connection, table: Table, keys: Iterable[str]) -> None:
+    fresh = store.keys.writing(conn)
+    under = sorted(_rows_under(conn, table, keys, natural_id(table)))
+    for row in (row for chunk in chunks(under) for row in _rows(conn, table, chunk)):
+        row_id = row._mapping[natural_id(table)]
+        key = fresh.for_row(subject_of_row(dict(row._mapping)), row_id)
+        opened = decrypt_row(table, row, store.keys.reading(conn, row))
+        values = {**key.columns, **key.encrypt_row(table.name, row_id, opened)}
+        conn.execute(update(table).where(table.c.id == row.id).values(**values))
+
+
 def row_hash(row: Row[Any]) -> str:
     """A hash of the encrypted row. Somebody with a backup can match it to the row; to others it reveals nothing."""
     values = {name: value.hex() if isinstance(value, bytes) else str(value) for name, value in row._mapping.items()}
     return "sha256:" + hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
-def _clear_notes(conn: Connection, ids: Sequence[str]) -> None:
-    """Remove the notes of incidents about these records; the incidents themselves stay."""
-    incidents = tables.incidents
-    for chunk in chunks(ids):
-        conn.execute(update(incidents).where(incidents.c.record_id.in_(chunk)).values(notes=None))
+def _clear_notes(store: Store, conn: Connection, ids: Sequence[str], incident_ids: set[str]) -> None:
+    """Remove the notes of these incidents and of those about these records. They stay; later notes get another key."""
+    incidents, fresh = tables.incidents, store.keys.writing(conn)
+    for incident_id in sorted(incident_ids | _ids_with(conn, incidents, incidents.c.record_id, ids)):
+        values = {"notes": None, **fresh.for_row(None, incident_id).columns}
+        conn.execute(update(incidents).where(incidents.c.incident_id == incident_id).values(**values))
 
 
 def tombstones_of(store: Store, erasure_id: str) -> list[dict[str, str]]:

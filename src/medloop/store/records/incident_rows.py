@@ -152,8 +152,8 @@ def take_step(conn: Connection, *, store: Store, incident_id: str, step: Step, b
     if row is None:
         raise NoSuchIncidentError("There is no such incident", "'medloop incidents list' shows all")
     _check_step(conn, row, step, by)
-    key = store.keys.writing(conn)
-    notes = json.loads(crud.decrypt_row(incidents, row, store.keys.reading(conn, row.key_id)).get("notes", b"[]"))
+    key = store.keys.writing(conn).for_leaf(row.text_key)
+    notes = json.loads(crud.decrypt_row(incidents, row, store.keys.reading(conn, row)).get("notes", b"[]"))
     notes += [""] * (len(row.steps) - len(notes))  # an erasure removed the notes of earlier steps
     # The notes are the only encrypted column of the row, so the row may take the key of the new note.
     values: dict[str, Any] = {"key_id": key.key_id, "proposed_by": by if step == "proposed" else None}

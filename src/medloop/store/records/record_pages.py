@@ -19,7 +19,7 @@ from medloop.store.records import crud
 from medloop.store.tables import encrypted_columns, id_column, tombstones
 
 Json = dict[str, Any]
-_HIDDEN = {"id", "key_id", "mac", "subject"}
+_HIDDEN = {"id", "key_id", "text_key", "mac", "subject"}
 
 
 def page(
@@ -81,7 +81,7 @@ def _query(table: Table, conditions: Mapping[str, Any], sender: str | None) -> S
 def _as_json(store: Store, conn: Connection, table: Table, row: Row[Any], texts: bool) -> Json:
     values = {name: value for name, value in row._mapping.items() if name not in encrypted_columns(table)}
     if texts:
-        opened = crud.decrypt_row(table, row, store.keys.reading(conn, row.key_id))
+        opened = crud.decrypt_row(table, row, store.keys.reading(conn, row))
         values |= dict.fromkeys(encrypted_columns(table)) | {name: json.loads(text) for name, text in opened.items()}
     shown = [name for name in table.columns.keys() if name in values and name not in _HIDDEN]
     return {name: iso_utc(values[name]) if isinstance(values[name], datetime) else values[name] for name in shown}

@@ -115,9 +115,9 @@ def add_items_in(store: Store, conn: Connection, new_items: Iterable[QueueItem],
         for (known,) in conn.execute(select(items.c.item_id).where(items.c.item_id.in_(chunk))).all():
             del by_id[known]
     if by_id:
-        key = store.keys.writing(conn)
-        rows = [{**_row(item), "key_id": key.key_id, "content": _seal(key, item)} for item in by_id.values()]
-        conn.execute(insert(items), rows)
+        keys = store.keys.writing(conn)
+        sealed = ((item, keys.for_row(None, item.item_id)) for item in by_id.values())
+        conn.execute(insert(items), [{**_row(item), **key.columns, "content": _seal(key, item)} for item, key in sealed])
         event = AuditEvent(actor=actor, action="queue_items.add", subject="queue_items", detail={"rows": len(by_id)})
         audit.append(conn, event)
     return list(by_id.values())
@@ -152,7 +152,7 @@ def recent_contents(store: Store, most: int, *, actor: str, purpose: str) -> lis
     """The contents of the newest items, open or not. One audit line covers the reading."""
     with store.read() as conn:
         rows = conn.execute(select(items).order_by(items.c.id.desc()).limit(most)).all()
-        plain = [json.loads(decrypt_row(items, row, store.keys.reading(conn, row.key_id))["content"]) for row in rows]
+        plain = [json.loads(decrypt_row(items, row, store.keys.reading(conn, row))["content"]) for row in rows]
     if rows:
         detail = {"purpose": purpose, "rows": len(rows)}
         with store.write() as conn:
@@ -210,7 +210,7 @@ def count_left(store: Store, ask: LeaseRequest) -> int:
 
 
 def open_content(store: Store, conn: Connection, item: Row[Any]) -> QueueContent:
-    return QueueContent.model_validate_json(decrypt_row(items, item, store.keys.reading(conn, item.key_id))["content"])
+    return QueueContent.model_validate_json(decrypt_row(items, item, store.keys.reading(conn, item))["content"])
 
 
 def _withdrawn(conn: Connection, item: Row[Any], content: QueueContent) -> bool:
@@ -222,9 +222,10 @@ def _withdrawn(conn: Connection, item: Row[Any], content: QueueContent) -> bool:
 def rewrite(store: Store, item_id: str, content: QueueContent, *, actor: str) -> None:
     """Replace the texts of an item that was added before texts were scrubbed; it keeps its id."""
     with store.write() as conn:
-        key = store.keys.writing(conn)
+        leaf = conn.execute(select(items.c.text_key).where(items.c.item_id == item_id)).scalar_one()
+        key = store.keys.writing(conn).for_leaf(leaf)
         sealed = key.encrypt(canonical_json(content.model_dump(mode="json")).encode(), items.name, item_id, "content")
-        conn.execute(update(items).where(items.c.item_id == item_id).values(key_id=key.key_id, content=bytes(sealed)))
+        conn.execute(update(items).where(items.c.item_id == item_id).values(**key.columns, content=bytes(sealed)))
         audit.append(conn, AuditEvent(actor=actor, action="queue_items.scrub", subject=item_id))
 
 

@@ -19,6 +19,6 @@ def rewards_of(store: Store, sample_ids: Sequence[str]) -> dict[str, Reward]:
         for chunk in chunks(sample_ids):
             query = select(scored_answers).where(scored_answers.c.sample_id.in_(chunk)).order_by(scored_answers.c.id)
             for row in conn.execute(query).all():
-                texts = decrypt_row(scored_answers, row, store.keys.reading(conn, row.key_id))
+                texts = decrypt_row(scored_answers, row, store.keys.reading(conn, row))
                 rewards[row.sample_id] = Reward.model_validate(json.loads(texts["reward"]))
     return rewards

@@ -73,9 +73,9 @@ def _continue_incident(conn: Connection, store: Store, case: RedTeamCase) -> Non
         raise InputError(
             "The incident of your first flag was closed a moment ago", "Send it again; the flag opens a new incident"
         )
-    key = store.keys.writing(conn)
+    key = store.keys.writing(conn).for_row(None, case.case_id)
     texts = encrypt_columns(red_team_cases, key, case.case_id, case.model_dump(include={"prompt", "answer", "reason"}))
-    values = {"record_id": case.record_id, "key_id": key.key_id, **texts}
+    values = {"record_id": case.record_id, **key.columns, **texts}
     conn.execute(update(red_team_cases).where(red_team_cases.c.case_id == case.case_id).values(**values))
 
 
@@ -94,7 +94,7 @@ def _remove_complaint(store: Store, conn: Connection, record: Row[Any], record_i
     since = record.received - timedelta(seconds=1)  # SQLite stamps an item to the second
     for row in conn.execute(select(queue_items).where(queue_items.c.timestamp >= since, ~seen)).all():
         content = QueueContent.model_validate_json(
-            decrypt_row(queue_items, row, store.keys.reading(conn, row.key_id))["content"]
+            decrypt_row(queue_items, row, store.keys.reading(conn, row))["content"]
         )  # fmt: skip
         complained = bool({"thumbs_down", "critical", "raters_disagree"} & set(row.reasons))
         if record_id in content.records or (complained and record.trace_id is not None and row.trace_id == record.trace_id):

@@ -4,11 +4,11 @@
     feedback    feedback, preferences, corrections, withdrawals, traces, scores, incidents, red-team cases, retrain triggers
     review      the review queue, its turns and how far it has looked by itself; quarantine
     access      users, API keys, sessions, idempotency keys
-    privacy     consents, tombstones
+    privacy     consents, tombstones, requests for erasures that need two people
     artifacts   the catalog of artifacts, their flags, which records are in which dataset
     columns     the metadata and the columns that all of them share
 
-Columns that hold what people wrote are blobs: AES-256-GCM under the data key named in the row's `key_id` (`crypto.py`).
+Columns that hold what people wrote are blobs: AES-256-GCM under the key that `key_id` and `text_key` name (`crypto.py`).
 Ids, names of agents and models, numbers and times stay readable, because queries need them.
 """
 
@@ -27,13 +27,13 @@ from medloop.store.tables.feedback import (
     traces,
     withdrawals,
 )
-from medloop.store.tables.privacy import consents, tombstones
+from medloop.store.tables.privacy import consents, erasure_requests, tombstones
 from medloop.store.tables.review import quarantine, queue_cursor, queue_items, queue_turns
 
 __all__ = [
     "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "data_keys", "encrypted_columns", "encrypted_tables",
-    "guidelines", "id_column", "idempotency_keys", "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor",
-    "queue_items", "queue_turns", "red_team_cases", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
-    "rlhf_preferences", "scored_answers", "sessions", "time_columns", "tombstones", "traces", "users", "withdrawals",
-    "workspace_settings",
+    "erasure_requests", "guidelines", "id_column", "idempotency_keys", "incidents", "lineage", "metadata", "natural_id",
+    "quarantine", "queue_cursor", "queue_items", "queue_turns", "red_team_cases", "retrain_triggers", "rlhf_corrections",
+    "rlhf_feedback", "rlhf_preferences", "scored_answers", "sessions", "time_columns", "tombstones", "traces", "users",
+    "withdrawals", "workspace_settings",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ audit_log = Table(
 data_keys = new_table(
     "data_keys", serial(), Column("key_id", String, nullable=False, unique=True), Column("purpose", String, nullable=False),
     Column("wrapped", LargeBinary, nullable=False), Column("master_id", String, nullable=False),
-    Column("created", UtcDateTime, nullable=False), CheckConstraint("purpose IN ('data', 'audit')", name="purpose"),
+    Column("created", UtcDateTime, nullable=False), CheckConstraint("purpose IN ('data', 'audit', 'texts')", name="purpose"),
 )  # fmt: skip
 
 # The versions of the guidelines for raters: text for people, never about a patient.

@@ -5,7 +5,7 @@ from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, Integer, S
 from medloop.store.tables.columns import (
     UtcDateTime,
     encrypted,
-    key_id,
+    key_columns,
     mac,
     new_table,
     processed,
@@ -23,7 +23,7 @@ rlhf_feedback = new_table(
     Column("critical", Boolean, nullable=False, server_default=false()), Column("clinician_id", String, index=True),
     encrypted("comments", nullable=True), Column("consent", JSON, nullable=False), Column("model_version", String),
     Column("trace_id", String, index=True), Column("supersedes", String), *sender(), timestamp(), received(), processed(),
-    key_id(), mac(), CheckConstraint("rating >= 1 AND rating <= 5", name="rating"),
+    *key_columns(), mac(), CheckConstraint("rating >= 1 AND rating <= 5", name="rating"),
     CheckConstraint("thumb IN ('up', 'down')", name="thumb"),
     CheckConstraint("feedback_type IN ('positive', 'negative', 'neutral')", name="feedback_type"),
 )  # fmt: skip
@@ -35,7 +35,7 @@ rlhf_preferences = new_table(
     Column("shown_first", String(1)), Column("clinician_id", String, index=True), encrypted("comments", nullable=True),
     Column("consent", JSON, nullable=False), Column("trace_id", String, index=True), Column("supersedes", String),
     Column("session_id", String, index=True), Column("model_a", String), Column("model_b", String),
-    Column("axes", JSON, nullable=False), *sender(), timestamp(), received(), processed(), key_id(), mac(),
+    Column("axes", JSON, nullable=False), *sender(), timestamp(), received(), processed(), *key_columns(), mac(),
     CheckConstraint("preferred IN ('a', 'b', 'tie', 'both_bad')", name="preferred"),
     CheckConstraint("shown_first IN ('a', 'b')", name="shown_first"),
 )  # fmt: skip
@@ -45,7 +45,7 @@ rlhf_corrections = new_table(
     Column("feedback_id", String, index=True), Column("trace_id", String, index=True), encrypted("prompt"),
     encrypted("original"), encrypted("golden"), encrypted("reason", nullable=True), Column("clinician_id", String, index=True),
     Column("consent", JSON, nullable=False), Column("supersedes", String), *sender(), timestamp(), received(), processed(),
-    key_id(), mac(),
+    *key_columns(), mac(),
 )  # fmt: skip
 
 # Judgements that their author took back a moment after sending (records/withdrawals.py); the records themselves stay.
@@ -59,13 +59,13 @@ traces = new_table(
     Column("session_id", String, nullable=False, index=True), Column("agent_name", String, nullable=False),
     encrypted("conversation"), Column("model_version", String, nullable=False), Column("snapshot", String),
     encrypted("contexts"), Column("user_hash", String, index=True), Column("sampling_share", Float), timestamp(),
-    encrypted("meta"), processed(), key_id(), mac(),
+    encrypted("meta"), processed(), *key_columns(), mac(),
 )  # fmt: skip
 
 scored_answers = new_table(
     "scored_answers", serial(), Column("score_id", String, nullable=False, unique=True),
     Column("sample_id", String, nullable=False, index=True), Column("version", String, nullable=False, index=True),
-    Column("value", Float), encrypted("reward"), processed(), key_id(),
+    Column("value", Float), encrypted("reward"), processed(), *key_columns(),
 )  # fmt: skip
 
 incidents = new_table(
@@ -73,14 +73,14 @@ incidents = new_table(
     Column("record_id", String, nullable=False, index=True), Column("model_version", String, index=True),
     Column("state", String, nullable=False, index=True), Column("language", String), Column("opened_by", String), timestamp(),
     Column("proposed_by", String), Column("closed_by", String), Column("closed", UtcDateTime),
-    Column("steps", JSON, nullable=False), encrypted("notes", nullable=True), processed(), key_id(), mac(),
+    Column("steps", JSON, nullable=False), encrypted("notes", nullable=True), processed(), *key_columns(), mac(),
     CheckConstraint("state IN ('open', 'closed')", name="state"),
 )  # fmt: skip
 
 red_team_cases = new_table(
     "red_team_cases", serial(), Column("case_id", String, nullable=False, unique=True),
     Column("record_id", String, nullable=False, index=True), Column("incident_id", String, index=True), encrypted("prompt"),
-    encrypted("answer"), encrypted("reason", nullable=True), timestamp(), processed(), key_id(), mac(),
+    encrypted("answer"), encrypted("reason", nullable=True), timestamp(), processed(), *key_columns(), mac(),
 )  # fmt: skip
 
 retrain_triggers = new_table(

@@ -1,8 +1,8 @@
-"""Consents, and the tombstones of erased records."""
+"""Consents, the tombstones of erased records, and erasures that wait for a second person."""
 
-from sqlalchemy import JSON, Boolean, Column, String
+from sqlalchemy import JSON, Boolean, Column, String, false
 
-from medloop.store.tables.columns import mac, new_table, serial, timestamp
+from medloop.store.tables.columns import UtcDateTime, mac, new_table, serial, timestamp
 
 consents = new_table(
     "consents", serial(), Column("consent_id", String, nullable=False, unique=True),
@@ -23,3 +23,10 @@ tombstones = new_table(
     timestamp(),
     mac(),
 )
+
+erasure_requests = new_table(
+    "erasure_requests", serial(), Column("request_id", String, nullable=False, unique=True), Column("subject", String),
+    Column("records", JSON, nullable=False), Column("reason", String, nullable=False),
+    Column("keep_jobs", Boolean, nullable=False, server_default=false()), Column("requested_by", String, nullable=False),
+    timestamp(), Column("approved_by", String), Column("approved", UtcDateTime), mac(),
+)  # fmt: skip

@@ -15,7 +15,7 @@ from sqlalchemy import (
     false,
 )
 
-from medloop.store.tables.columns import UtcDateTime, encrypted, key_id, mac, new_table, processed, serial, timestamp
+from medloop.store.tables.columns import UtcDateTime, encrypted, key_columns, mac, new_table, processed, serial, timestamp
 
 queue_items = new_table(
     "queue_items",
@@ -33,7 +33,7 @@ queue_items = new_table(
     Column("expected", String(1)),  # the better answer of an item that checks its raters; they never see it
     timestamp(),
     processed(),
-    key_id(),
+    *key_columns(),
     CheckConstraint("kind IN ('rate', 'compare', 'correct')", name="kind"),
     CheckConstraint("state IN ('open', 'disputed', 'done')", name="state"),
     Index(None, "state", "stratum", "priority"),  # the next item of a stratum is the last of one index range

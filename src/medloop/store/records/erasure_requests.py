@@ -1,0 +1,113 @@
+"""Erasures that remove safety evidence wait here for a second person.
+
+    request_id = add_request(store, subject="sub_…", records=(), reason="asked", keep_jobs=False, by="usr_1")
+    approve(store, request_id, by="usr_2")           # somebody else, a clinician or an admin
+
+The rule is checked here, in the transaction of the change, so it holds for every door.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from medloop.contracts import AuditEvent, utc_now, uuid7
+from medloop.errors import InputError
+from medloop.store import audit
+from medloop.store.db import Store
+from medloop.store.tables import erasure_requests, users
+
+DECIDERS = ("clinician", "admin")
+NEED_SECOND = "Ask another clinician or admin"
+
+
+class NoSuchRequestError(InputError):
+    pass
+
+
+class NotAllowedError(InputError):
+    """This person may not request or approve this erasure."""
+
+
+@dataclass(frozen=True)
+class StoredRequest:
+    """An erasure that needs two people; `approved_by` is None while it waits."""
+
+    request_id: str
+    subject: str | None
+    records: tuple[str, ...]
+    reason: str
+    keep_jobs: bool
+    requested_by: str
+    timestamp: datetime
+    approved_by: str | None
+
+
+def add_request(
+    store: Store, *, subject: str | None, records: Sequence[str], reason: str, keep_jobs: bool, by: str, evidence: int
+) -> str:
+    """Store a request; an equal one that waits already is not stored twice."""
+    same = [row for row in waiting(store) if (row.subject, row.records, row.requested_by) == (subject, tuple(records), by)]
+    if same:
+        return same[0].request_id
+    request_id = f"ereq_{uuid7()}"
+    with store.write() as conn:
+        _check_person(conn, by)
+        values = {"request_id": request_id, "subject": subject, "records": list(records), "reason": reason}
+        conn.execute(insert(erasure_requests).values(**values, keep_jobs=keep_jobs, requested_by=by, timestamp=utc_now()))
+        detail: dict[str, str | int | float | bool] = {"evidence": evidence, "reason": reason}
+        audit.append(conn, AuditEvent(actor=by, action="erasure.request", subject=request_id, detail=detail))
+    return request_id
+
+
+def approve(store: Store, request_id: str, *, by: str) -> StoredRequest:
+    """The request, approved by a second person; approved again it stays as it is, so that a killed erasure can go on."""
+    with store.write() as conn:
+        row = _get(conn, request_id)
+        _check_person(conn, by)
+        if row.requested_by == by:
+            raise NotAllowedError("You requested this erasure, so somebody else has to approve it", NEED_SECOND)
+        if row.approved_by is None:
+            conn.execute(
+                update(erasure_requests)
+                .where(erasure_requests.c.request_id == request_id)
+                .values(approved_by=by, approved=utc_now())
+            )
+            audit.append(conn, AuditEvent(actor=by, action="erasure.approve", subject=request_id))
+        return _stored(_get(conn, request_id))
+
+
+def get_request(store: Store, request_id: str) -> StoredRequest:
+    with store.read() as conn:
+        return _stored(_get(conn, request_id))
+
+
+def waiting(store: Store) -> list[StoredRequest]:
+    """The requests that nobody has approved yet, oldest first."""
+    query = select(erasure_requests).where(erasure_requests.c.approved_by.is_(None)).order_by(erasure_requests.c.id)
+    with store.read() as conn:
+        return [_stored(row) for row in conn.execute(query)]
+
+
+def _get(conn: Connection, request_id: str) -> Row[Any]:
+    row = conn.execute(select(erasure_requests).where(erasure_requests.c.request_id == request_id)).first()
+    if row is None:
+        raise NoSuchRequestError("There is no such request for an erasure", "The command that requested it printed the id")
+    return row
+
+
+def _check_person(conn: Connection, user_id: str) -> None:
+    user = conn.execute(select(users.c.role, users.c.disabled).where(users.c.user_id == user_id)).first()
+    if user is None or user.disabled:
+        raise NotAllowedError("Only an active user of this workspace can do this", "'medloop users list' shows all users")
+    if user.role not in DECIDERS:
+        raise NotAllowedError(f"Your role ({user.role}) cannot decide about an erasure", f"Allowed roles: {', '.join(DECIDERS)}")
+
+
+def _stored(row: Row[Any]) -> StoredRequest:
+    return StoredRequest(
+        row.request_id, row.subject, tuple(row.records), row.reason, row.keep_jobs, row.requested_by, row.timestamp,
+        row.approved_by,
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""What an erasure has to know about the rows it removes, beside their texts: whose they are, which are safety evidence, and where
+their names lie in clear.
+
+    foreign_records(store, ids, named)     # those of others that would be removed too
+    safety_evidence(store, ids)            # {"critical flags": 1, "incidents": 1}
+    sessions_of(store, ids)                # session ids that no other record has
+    remove_clear_names(conn, every, drop_model)      # idempotency rows, and model names that may name a person
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Table, delete, select, update
+
+from medloop.store import tables
+from medloop.store.db import Store
+from medloop.store.records.chunks import chunks
+from medloop.store.tables import id_column, idempotency_keys, incidents, natural_id
+
+SESSIONS: tuple[Table, ...] = (tables.rlhf_feedback, tables.rlhf_preferences, tables.traces)
+FLAGGED: tuple[Table, ...] = (tables.rlhf_feedback, tables.rlhf_preferences)
+
+_STRING = re.compile(r'"([^"]*)"')
+
+
+@dataclass(frozen=True)
+class ForeignRecord:
+    """A record that does not name the person itself. `why`: it is linked to a record or trace of theirs, or has the same text."""
+
+    record_id: str
+    table: str
+    recorded_by: str | None
+    critical: bool
+    why: str
+
+
+def foreign_records(
+    store: Store, linked: Mapping[str, set[str]], copies: Mapping[str, set[str]], subject: str | None, asked: Iterable[str]
+) -> list[ForeignRecord]:
+    """The records that were not named by the request but would be erased with it."""
+    records, named = [], set(asked)
+    for why, ids in (("linked", linked), ("same text", copies)):
+        for name in ("rlhf_feedback", "rlhf_preferences", "rlhf_corrections", "traces"):
+            table = tables.metadata.tables[name]
+            with store.read() as conn:
+                for chunk in chunks(sorted(ids.get(name, set()) - named)):
+                    for row in conn.execute(select(table).where(id_column(table).in_(chunk)).order_by(table.c.id)):
+                        values = row._mapping
+                        if subject is None or subject not in (values.get("subject"), values.get("user_hash")):
+                            record_id, by = values[natural_id(table)], values.get("recorded_by")
+                            records.append(ForeignRecord(record_id, name, by, bool(values.get("critical")), why))
+    return records
+
+
+def safety_evidence(store: Store, ids: Mapping[str, set[str]]) -> dict[str, int]:
+    """How many critical flags, and incidents about these records, would lose their text; without those that are zero."""
+    every = sorted(set().union(*ids.values()))
+    with store.read() as conn:
+        flags = [
+            flag
+            for table in FLAGGED
+            for chunk in chunks(sorted(ids.get(table.name, ())))
+            for flag in conn.execute(select(table.c.critical).where(id_column(table).in_(chunk))).scalars()
+            if flag
+        ]
+        about = [
+            row for chunk in chunks(every) for row in conn.execute(select(incidents.c.id).where(incidents.c.record_id.in_(chunk)))
+        ]
+    counts = {"critical flags": len(flags), "incidents": len(about)}
+    return {name: count for name, count in counts.items() if count}
+
+
+def sessions_of(store: Store, ids: Mapping[str, set[str]]) -> list[str]:
+    """The session ids of these rows that no other row has: their senders chose them, so they may name somebody."""
+    own: set[str] = set()
+    with store.read() as conn:
+        for table in SESSIONS:
+            for chunk in chunks(sorted(ids.get(table.name, ()))):
+                own |= set(conn.execute(select(table.c.session_id).where(id_column(table).in_(chunk))).scalars()) - {None}
+        for table in SESSIONS:
+            erased = ids.get(table.name, set())
+            for chunk in chunks(sorted(own)):
+                rows = conn.execute(select(id_column(table), table.c.session_id).where(table.c.session_id.in_(chunk)))
+                own -= {session for record_id, session in rows if record_id not in erased}
+    return sorted(own)
+
+
+def remove_clear_names(conn: Connection, record_ids: Iterable[str], drop_model: Callable[[str], bool]) -> None:
+    """Remove what names these records outside their rows: the idempotency rows of the requests that sent them, and in incidents,
+    which stay, a model name that `drop_model` says may name a person."""
+    every = set(record_ids)
+    answers = select(idempotency_keys.c.id, idempotency_keys.c.answer).execution_options(yield_per=1000)
+    repeated = [number for number, answer in conn.execute(answers) if every & set(_STRING.findall(json.dumps(answer)))]
+    for chunk in chunks(repeated):
+        conn.execute(delete(idempotency_keys).where(idempotency_keys.c.id.in_(chunk)))
+    for chunk in chunks(sorted(every)):
+        for row in conn.execute(select(incidents.c.id, incidents.c.model_version).where(incidents.c.record_id.in_(chunk))).all():
+            if row.model_version is not None and drop_model(row.model_version):
+                conn.execute(update(incidents).where(incidents.c.id == row.id).values(model_version=None))
