@@ -222,8 +222,7 @@ def _withdrawn(conn: Connection, item: Row[Any], content: QueueContent) -> bool:
 def rewrite(store: Store, item_id: str, content: QueueContent, *, actor: str) -> None:
     """Replace the texts of an item that was added before texts were scrubbed; it keeps its id."""
     with store.write() as conn:
-        leaf = conn.execute(select(items.c.text_key).where(items.c.item_id == item_id)).scalar_one()
-        key = store.keys.writing(conn).for_leaf(leaf)
+        key = store.keys.writing(conn).for_row(None, item_id)
         sealed = key.encrypt(canonical_json(content.model_dump(mode="json")).encode(), items.name, item_id, "content")
         conn.execute(update(items).where(items.c.item_id == item_id).values(**key.columns, content=bytes(sealed)))
         audit.append(conn, AuditEvent(actor=actor, action="queue_items.scrub", subject=item_id))
