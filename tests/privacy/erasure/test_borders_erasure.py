@@ -197,7 +197,7 @@ def test_b7_two_people_agree_at_the_keyboard(world: World) -> None:
     assert done.exit_code == 0 and ": complete" in done.output and "kept without text" in done.output, done.output
 
 
-NAMES = {"session_id": "zhang-wei-1980-visit", "agent_name": "agent of Zhang Wei 1980", "model_version": "for Mr. John Carter"}
+NAMES = {"session_id": "zhang-wei-1980-visit", "agent_name": "agent-of-zhang-wei-1980", "model_version": "Mr.John.Carter"}
 
 
 def test_b6_names_in_clear_and_idempotency_rows_do_not_survive(world: World) -> None:
