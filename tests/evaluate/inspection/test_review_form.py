@@ -14,7 +14,7 @@ from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.files import jsonl
 from medloop.store.files.spreadsheet import read_csv, to_csv
-from medloop.store.records import crud
+from medloop.store.records import crud, users
 
 WEEK = "2026-W46"
 Fill = Callable[..., Path]
@@ -70,6 +70,15 @@ def test_a_bad_answer_with_a_correction_becomes_feedback_correction_pair_and_exa
         golden = crud.get(store, Correction, verdict.correction_id or "")
     assert feedback and feedback.rating == 2 and feedback.feedback_type == "negative" and feedback.clinician_id == "Dr. Li"
     assert golden and golden.golden == pair.chosen and golden.feedback_id == feedback.feedback_id
+
+
+def test_a_reviewer_who_is_a_user_is_one_rater_everywhere(fill: Fill, workspace: Path, settings: Settings) -> None:
+    with open_store(settings) as store:
+        user = users.add_user(store, "dr-li", "clinician", actor="t")
+    medloop("inspect", "--import", str(fill((3, {**BAD, "reviewer": "dr-li"}))))
+    (verdict,) = jsonl.read(workspace / "data/rl/inspection.jsonl", ExpertVerdict)
+    with open_store(settings) as store:
+        assert crud.get(store, Feedback, verdict.feedback_id).clinician_id == user.user_id
 
 
 def test_dangerous_is_critical_and_proposed_for_the_red_team(fill: Fill, workspace: Path, settings: Settings) -> None:

@@ -35,6 +35,7 @@ from medloop.store.db import Store
 from medloop.store.files import jsonl
 from medloop.store.files.spreadsheet import read_csv
 from medloop.store.records import crud
+from medloop.store.records.users import find_user_id
 
 VERDICT_FILE, SFT_FILE, PROPOSALS = "inspection.jsonl", "inspection_sft.jsonl", "red_team_proposals.jsonl"
 SOURCE = "inspection"
@@ -231,7 +232,7 @@ def _verdict(row: FormRow, current: Mapping[tuple[str, str], ExpertVerdict]) -> 
 
 def _to_store(store: Store, new: Sequence[tuple[FormRow, ExpertVerdict]], actor: str) -> None:
     """Feedback and corrections that are not stored yet; after a kill some may be."""
-    records = [record for row, verdict in new for record in _records(row, verdict)]
+    records = [record for row, verdict in new for record in _records(row, verdict, _rater(store, row.reviewer))]
     missing = [
         record for record in records
         if crud.get(store, type(record), record.feedback_id if isinstance(record, Feedback) else record.correction_id) is None
@@ -239,19 +240,24 @@ def _to_store(store: Store, new: Sequence[tuple[FormRow, ExpertVerdict]], actor:
     crud.add(store, missing, actor=actor)
 
 
-def _records(row: FormRow, verdict: ExpertVerdict) -> Iterator[Feedback | Correction]:
+def _rater(store: Store, reviewer: str) -> str:
+    """Raters are users: a reviewer who is one is stored by their id, so that all their judgements are one person's."""
+    return find_user_id(store, reviewer) or reviewer
+
+
+def _records(row: FormRow, verdict: ExpertVerdict, rater: str) -> Iterator[Feedback | Correction]:
     old = verdict.supersedes.removeprefix("ver_") if verdict.supersedes else None
     yield Feedback(
         feedback_id=verdict.feedback_id, session_id=f"inspection {row.answer.sample}", agent_name=row.answer.source,
         user_query=row.answer.question or "(empty)", agent_response=row.answer.answer or "(empty)", rating=row.score,
         feedback_type=_FEEDBACK_TYPE[row.verdict], critical=row.verdict == "dangerous", axes=_axes(row.faults),
-        clinician_id=row.reviewer,
+        clinician_id=rater,
         comments=row.comment, consent=_CONSENT, supersedes=f"fb_{old}" if old else None, timestamp=verdict.timestamp,
     )  # fmt: skip
     if row.corrected and verdict.correction_id:
         yield Correction(
             correction_id=verdict.correction_id, feedback_id=verdict.feedback_id, prompt=row.answer.question or "(empty)",
-            original=row.answer.answer or "(empty)", golden=row.corrected, reason=row.comment, clinician_id=row.reviewer,
+            original=row.answer.answer or "(empty)", golden=row.corrected, reason=row.comment, clinician_id=rater,
             consent=_CONSENT, timestamp=verdict.timestamp,
         )  # fmt: skip
 

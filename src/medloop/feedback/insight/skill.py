@@ -9,7 +9,7 @@ Dawid and Skene (1979) with two rates a rater (how often they see a good answer,
 keep it honest. A rater is compared with the others only, never with a majority that they are part of. Where the truth is known (a
 senior settled the item, or it was put into the queue to check raters), it is the truth that counts. And a rater starts with what
 their role is worth: a clinician as if 20 earlier judgements were known, 16 of them right. Agreement that chance explains is worth
-nothing, so whoever likes everything ends at 0.5.
+nothing, so whoever likes everything ends at 0.5. The accuracy is one standard error below the estimate: doubt lowers a weight.
 
 Evidence ages: a judgement counts half after the rater's next 200. After an alarm of drift only later judgements count, and the
 rater starts again as somebody unknown. The weight is the log odds of the accuracy, the share that is optimal for independent
@@ -117,15 +117,16 @@ def estimate(votes: Votes, priors: Mapping[str, Prior], drifted: Mapping[str, in
     earlier = [UNKNOWN if name in drifted else priors.get(name, UNKNOWN) for name in names]
     start = np.array(earlier, dtype=np.float64).reshape(-1, 2)
     rates = np.repeat((start[:, :1] / start.sum(axis=1, keepdims=True)), 2, axis=1)  # (raters, [bad, good])
+    error: Floats = np.zeros(len(names))
     table = _Table.of(votes, {votes.raters[name]: row for name, row in drifted.items() if name in votes.raters})
     for _ in range(ROUNDS if len(table.rater) else 0):
-        before, rates = rates, table.fit(table.expected(rates), start)
+        before, (rates, error) = rates, table.fit(table.expected(rates), start)
         if np.abs(rates - before).max() < 1e-4:
             break
     known = table.truth >= 0
     masks = (table.age > 0, known, known & (table.truth == table.liked))
     shared, checked, right = (np.bincount(table.rater[mask], minlength=len(names)) for mask in masks)
-    accuracy = np.clip(rates.mean(axis=1), LEAST, MOST)
+    accuracy = np.clip(rates.mean(axis=1) - error, LEAST, MOST)
     return {
         name: RaterSkill(
             float(accuracy[n]), log_odds(float(accuracy[n])), int(shared[n]), int(checked[n]), int(right[n]), name in drifted
@@ -165,8 +166,8 @@ class _Table:
         probability = 1 / (1 + np.exp(-np.clip(others, -30, 30)))
         return np.where(self.truth >= 0, self.truth, probability)
 
-    def fit(self, probability: Floats, start: Floats) -> Floats:
-        """The two rates of each rater, how often they are right about bad and about good answers.
+    def fit(self, probability: Floats, start: Floats) -> tuple[Floats, Floats]:
+        """The two rates of each rater, how often they are right about bad and about good answers; and the error of their mean.
 
         Least squares of the votes on the probabilities: where the others are unsure, disagreeing with them says little. What the
         role is worth counts as judgements of answers that are certainly good, and of as many that are certainly bad.
@@ -181,7 +182,10 @@ class _Table:
         determinant = good * bad - both * both
         true_likes = (liked_good * bad - liked_bad * both) / determinant
         false_likes = (liked_bad * good - liked_good * both) / determinant
-        return np.clip(np.stack((1 - false_likes, true_likes), axis=1), LEAST, MOST)
+        # How much one vote moves the mean of the two; a vote varies by a quarter at most.
+        moves = (p * (bad + both)[self.rater] - (1 - p) * (good + both)[self.rater]) / determinant[self.rater] / 2
+        error = np.sqrt(total(self.age * moves**2) / 4)
+        return np.clip(np.stack((1 - false_likes, true_likes), axis=1), LEAST, MOST), error
 
 
 def measure_skill(store: Store) -> dict[str, RaterSkill]:

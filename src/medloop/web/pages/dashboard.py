@@ -98,7 +98,7 @@ def _trigger(store: Store) -> dict[str, Any]:
 
 def _voters(request: Request, who: People) -> list[tuple[str, RaterSkill]]:
     """Who votes on what a dataset says, and what each vote weighs; the greatest weight first."""
-    skills = skills_of(request)
+    skills = skills_of(request).measured()
     return sorted(((who(rater), skill) for rater, skill in skills.items()), key=lambda row: (-row[1].weight, row[0]))
 
 

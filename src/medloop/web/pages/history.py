@@ -43,7 +43,7 @@ def history_page(request: Request, caller: Rater, before: Timestamp | None = Non
     records = own_records(store_of(request), caller.user_id, before=before, limit=PAGE_SIZE)
     older = records[-1].timestamp.isoformat() if len(records) == PAGE_SIZE else ""
     entries = [_entry(record, translator_of(request)) for record in records]
-    skill = skills_of(request).get(caller.user_id)
+    skill = skills_of(request).last().get(caller.user_id)
     context: dict[str, Any] = {"entries": entries, "older": older, "paged": before is not None, "skill": skill}
     return show(request, caller, "history.html", saved=saved_notice(request, caller), **context)
 
