@@ -190,7 +190,7 @@ class Load:
         """Every 5 ms put what is due into the line."""
         sent = 0
         while (now := time.perf_counter()) - started < self.plan.seconds:
-            due = int((now - started) * self.plan.rate)
+            due = int((now - started) * self.plan.rate) + 1  # the first one at once
             for number in range(sent, due):
                 self.number += 1
                 self.line.append(Ask(self.number, started + number / self.plan.rate))

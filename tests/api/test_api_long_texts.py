@@ -1,5 +1,6 @@
 """Long texts full of names from one sender: others are answered meanwhile, and the server still ends in time."""
 
+import json
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -43,11 +45,11 @@ def test_one_sender_of_hostile_texts_delays_nobody_else_and_no_shutdown(tmp_path
     url = re.findall(r"http://127\.0\.0\.1:\d+", output)[0]
     body = {"session_id": "s", "agent_name": "a", "model_version": "v"}
 
+    codes: list[int] = []
+
     def flood() -> None:
-        try:
-            httpx.post(f"{url}/api/v1/traces", json={**body, "messages": HOSTILE}, headers=_bearer(keys[0]), timeout=120)
-        except httpx.HTTPError:
-            pass  # the server ends before all are answered
+        sent = {"json": {**body, "messages": HOSTILE}, "headers": _bearer(keys[0]), "timeout": 120}
+        codes.append(_quietly(f"{url}/api/v1/traces", **sent))
 
     threads = [threading.Thread(target=flood, daemon=True) for _ in range(20)]
     for thread in threads:
@@ -57,10 +59,22 @@ def test_one_sender_of_hostile_texts_delays_nobody_else_and_no_shutdown(tmp_path
         messages = [{"role": "user", "content": turns}]
         answer = httpx.post(f"{url}/api/v1/traces", json={**body, "messages": messages}, headers=_bearer(keys[1]), timeout=120)
         assert answer.status_code == 201, answer.text
+    short = json.dumps({"kind": "trace", **body, "messages": [{"role": "user", "content": TURN[:1900]}]}) + "\n"
+    lines = {"content": short * 1000, "headers": {**_bearer(keys[0]), "Content-Type": "application/x-ndjson"}, "timeout": 120}
+    threading.Thread(target=_quietly, args=(f"{url}/api/v1/rlhf/import",), kwargs=lines, daemon=True).start()
+    time.sleep(1)
     assert sum(thread.is_alive() for thread in threads) > 5  # most of the flood is still waiting
     os.killpg(server.pid, signal.SIGTERM)
     assert server.wait(timeout=10) == 0
+    assert {503} <= set(codes) <= {201, 503}  # what had not begun was told so at once, and nothing broke
     server.stdout.close()
+
+
+def _quietly(url: str, **more: Any) -> int:
+    try:
+        return httpx.post(url, **more).status_code
+    except httpx.HTTPError:
+        return 0  # the server ended before it was answered
 
 
 def _bearer(key: str) -> dict[str, str]:

@@ -31,12 +31,22 @@ def test_a_worker_that_is_late_or_dies_means_held_and_is_replaced(workers: ScanW
     workers.limit_s = 60.0
     assert late is not None and late.value == 1.0 and late.reasons == ("a text that takes too long to scan",)
     assert workers.doubt_about([CLEAN]) is None
-    (process,) = workers._all
-    process.kill()
-    process.wait()
+    for worker in workers._all:
+        worker.process.kill()
+        worker.process.wait()
     broken = workers.doubt_about([CLEAN])
     assert broken is not None and broken.reasons == ("a scan that broke off",)
     assert workers.doubt_about([CLEAN]) is None
+
+
+def test_short_records_are_scanned_together_and_a_broken_worker_is_replaced(workers: ScanWorkers) -> None:
+    records = [("Rest and drink water.",), ("a", DOUBTFUL), ("你好",)]
+    expected = [doubt_about(texts) for texts in records]
+    for _ in range(2):
+        futures = [workers.scan_short(f"sender {n % 3}", records) for n in range(40)]
+        assert [future.result(60) for future in futures] == [expected] * 40 and expected[1] is not None
+        for worker in list(workers._all):
+            worker.process.kill()
 
 
 def test_who_sends_much_waits_and_others_do_not() -> None:

@@ -79,19 +79,13 @@ def _listen(port: int) -> socket.socket:
 
 
 def _serve(settings: Settings, listener: socket.socket, names: tuple[str, ...], *, slots: int, limits: RequestLimits) -> None:
-    """Until a signal ends it. No server banner; requests in progress get five seconds at the end."""
-    import uvicorn  # with fastapi the optional extra 'api'
-
-    from medloop.api.request_filter import LOOPBACK
-    from medloop.api.slow_clients import SlowClientProtocol
+    """Until a signal ends it."""
+    from medloop.api.request_filter import LOOPBACK  # fastapi and uvicorn are the optional extra 'api'
+    from medloop.api.server import ApiServer
     from medloop.web.app import create_app
 
     app = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=limits, own_process=True)
-    config = uvicorn.Config(
-        app, log_level="warning", server_header=False, proxy_headers=False, timeout_graceful_shutdown=5, timeout_keep_alive=5,
-        limit_concurrency=_connections(2000 + limits.in_flight), http=SlowClientProtocol,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
+    server = ApiServer(app, _connections(2000 + limits.in_flight))
     for number in (signal.SIGTERM, signal.SIGINT):  # for signals that come before uvicorn's handlers, and that it raises again
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
     ui.say(f"Serving http://127.0.0.1:{listener.getsockname()[1]}; Ctrl-C stops the server, running jobs continue.")

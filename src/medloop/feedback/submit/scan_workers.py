@@ -1,10 +1,13 @@
-"""Processes that scan long texts for a server, so that its own process keeps answering.
+"""Processes that scan texts for a server, so that its own process keeps answering.
 
     with ScanWorkers(settings.allow_file).running() as workers:
         workers.doubt_about(["a long text", "another of the same record"])
+        workers.scan_short("usr_1", [("a comment",), ("another record",)]).result()      # -> a doubt for each record
 
-A worker that does not answer within `limit_s` is killed and replaced, and the record is held, as it is when a worker breaks. It
-gets texts and returns doubts as JSON lines through pipes, and ends by itself when its server is gone.
+Long records have processes of their own, which give way to everything else on the machine: a text can take seconds. Short ones
+share one process and are sent to it some at a time, senders in turn. A worker that does not answer within `limit_s` is killed and
+replaced, and the record is held, as it is when a worker breaks. A worker gets texts and returns doubts as JSON lines through
+pipes, and ends by itself when its server is gone.
 """
 
 import json
@@ -14,6 +17,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -21,87 +25,148 @@ from queue import Empty, SimpleQueue
 from medloop.feedback.submit.doubt import Doubt, doubt_about
 from medloop.isolation import isolated, python_command
 from medloop.privacy.phi import allowed
+from medloop.store.records.fair_threads import FairQueue
 
 WORKERS = 2
 LIMIT_S = 15.0  # for one record; the scan itself gives up after 5 seconds of processor time
+NICE = 10  # of processes that scan long texts
+BATCH_CHARACTERS = 4000  # of short records that are sent together: at most 50 ms of work
+MAX_WAITING = 1024  # short records
+Records = Sequence[Sequence[str]]
 _TOO_LONG = Doubt(1.0, ("a text that takes too long to scan",))
 _BROKEN = Doubt(1.0, ("a scan that broke off",))
 
 
-class ScanWorkers:
-    """Started when they are first needed. `limit_s` counts from when a worker is free."""
+class ScanProcess:
+    """One worker."""
 
-    def __init__(self, allow_file: Path, *, workers: int = WORKERS, limit_s: float = LIMIT_S) -> None:
-        self._command = python_command(__name__, str(allow_file))
-        self.limit_s, self._slots = limit_s, threading.Semaphore(workers)
-        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-        self._all: set[subprocess.Popen[bytes]] = set()
-        self._lock, self._open = threading.Lock(), False
+    def __init__(self, allow_file: Path, nice: int = 0) -> None:
+        self.process = subprocess.Popen(
+            python_command(__name__, str(allow_file), str(nice)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            cwd=Path(sys.prefix), env=isolated(os.environ),
+        )  # fmt: skip
 
-    @contextmanager
-    def running(self) -> Iterator["ScanWorkers"]:
-        self._open = True
+    def ask(self, records: Records, limit_s: float) -> list[Doubt | None]:
+        """A doubt about each record; TimeoutError or another OSError when the process is late or gone."""
+        assert self.process.stdin and self.process.stdout
+        lines = [json.dumps(list(texts)).encode() + b"\n" for texts in records]
         try:
-            yield self
-        finally:
-            with self._lock:
-                self._open, workers = False, list(self._all)
-            for worker in workers:
-                self._end(worker)
-
-    def doubt_about(self, texts: Sequence[str]) -> Doubt | None:
-        """As `doubt.doubt_about`, in another process; held where that process fails."""
-        with self._slots:
-            worker = self._worker()
-            if worker is None:
-                return _BROKEN
-            answer = self._ask(worker, texts)
-            if isinstance(answer, bytes):
-                self._idle.put(worker)
-                value = json.loads(answer)
-                return None if value is None else Doubt(value[0], tuple(value[1]))
-            self._end(worker)
-            return answer
-
-    def _worker(self) -> subprocess.Popen[bytes] | None:
-        with suppress(Empty):
-            return self._idle.get_nowait()
-        with self._lock:
-            if not self._open:
-                return None
-            worker = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(sys.prefix), env=isolated(os.environ)
-            )
-            self._all.add(worker)
-            return worker
-
-    def _ask(self, worker: subprocess.Popen[bytes], texts: Sequence[str]) -> bytes | Doubt:
-        assert worker.stdin and worker.stdout
-        try:
-            worker.stdin.write(json.dumps(list(texts)).encode() + b"\n")
-            worker.stdin.flush()
+            self.process.stdin.write(b"".join(lines))
+            self.process.stdin.flush()
             poll = select.poll()  # select() cannot watch as many files as a busy server has open
-            poll.register(worker.stdout, select.POLLIN)
-            if not poll.poll(1000 * self.limit_s):
-                return _TOO_LONG
-            return worker.stdout.readline() or _BROKEN
-        except (OSError, ValueError):
-            return _BROKEN
+            poll.register(self.process.stdout, select.POLLIN)
+            if not poll.poll(1000 * limit_s):
+                raise TimeoutError
+            return [_doubt(self.process.stdout.readline()) for _ in records]
+        except ValueError as error:  # a closed pipe, half a line
+            raise OSError(str(type(error))) from None
 
-    def _end(self, worker: subprocess.Popen[bytes]) -> None:
-        with self._lock:
-            self._all.discard(worker)
-        worker.kill()
-        worker.wait()
-        for pipe in (worker.stdin, worker.stdout):
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):
                 assert pipe
                 pipe.close()
 
 
+def _doubt(line: bytes) -> Doubt | None:
+    value = json.loads(line)
+    return None if value is None else Doubt(value[0], tuple(value[1]))
+
+
+class ScanWorkers:
+    """Processes are started when they are first needed. `limit_s` counts from when a worker is free."""
+
+    def __init__(self, allow_file: Path, *, workers: int = WORKERS, limit_s: float = LIMIT_S) -> None:
+        self.allow_file, self.limit_s, self._slots = allow_file, limit_s, threading.Semaphore(workers)
+        self._idle: SimpleQueue[ScanProcess] = SimpleQueue()
+        self._all: set[ScanProcess] = set()
+        self._lock, self._open = threading.Lock(), False
+        self._short: FairQueue[Records] = FairQueue(MAX_WAITING)
+
+    @contextmanager
+    def running(self) -> Iterator["ScanWorkers"]:
+        self._open = True
+        threading.Thread(target=self._scan_short, name="medloop-scan", daemon=True).start()
+        try:
+            yield self
+        finally:
+            self._short.close()
+            self.stop()
+
+    def stop(self) -> None:
+        """End all processes. The records that they are scanning are held."""
+        with self._lock:
+            self._open, workers = False, list(self._all)
+        for worker in workers:
+            self._end(worker)
+
+    def doubt_about(self, texts: Sequence[str]) -> Doubt | None:
+        """As `doubt.doubt_about`, in another process; held where that process fails."""
+        with self._slots:
+            try:
+                worker: ScanProcess | None = self._idle.get_nowait()
+            except Empty:
+                worker = self._start(NICE)
+            worker, (doubt,) = self._ask(worker, [texts])
+            if worker is not None:
+                self._idle.put(worker)
+            return doubt
+
+    def scan_short(self, caller: str, records: Records) -> Future[list[Doubt | None]]:
+        """The doubts about short records, when there are."""
+        return self._short.put(caller, records)
+
+    def _scan_short(self) -> None:
+        """The thread of the short records."""
+        worker = self._start()
+        while batch := self._short.take(_fill_a_batch):
+            records = [texts for item, _ in batch for texts in item]
+            worker, doubts = self._ask(worker, records)
+            if worker is None and len(records) > 1:  # one of them may be to blame: each is scanned without the others
+                doubts = []
+                for texts in records:
+                    worker, doubt = self._ask(worker or self._start(), [texts])
+                    doubts += doubt
+            worker = worker or self._start()
+            for item, future in batch:
+                future.set_result(doubts[: len(item)])
+                doubts = doubts[len(item) :]
+
+    def _ask(self, worker: ScanProcess | None, records: Records) -> tuple[ScanProcess | None, list[Doubt | None]]:
+        """The doubts, and the worker if it can be used again; all are held where it fails."""
+        if worker is None:
+            return None, [_BROKEN] * len(records)
+        try:
+            return worker, worker.ask(records, self.limit_s)
+        except OSError as error:
+            self._end(worker)
+            return None, [_TOO_LONG if isinstance(error, TimeoutError) else _BROKEN] * len(records)
+
+    def _start(self, nice: int = 0) -> ScanProcess | None:
+        with self._lock:
+            if not self._open:
+                return None
+            worker = ScanProcess(self.allow_file, nice)
+            self._all.add(worker)
+            return worker
+
+    def _end(self, worker: ScanProcess) -> None:
+        with self._lock:
+            self._all.discard(worker)
+        worker.end()
+
+
+def _fill_a_batch(items: list[Records]) -> bool:
+    return sum(len(text) for records in items for texts in records for text in texts) >= BATCH_CHARACTERS
+
+
 def main() -> None:
     """The worker: one record a line in, one doubt a line out, until the pipe ends."""
     allowed.use(Path(sys.argv[1]))
+    os.nice(int(sys.argv[2]))
+    doubt_about(["warm"])  # the word lists take a second
     for line in sys.stdin.buffer:
         doubt = doubt_about(json.loads(line))
         answer = None if doubt is None else [doubt.value, list(doubt.reasons)]

@@ -67,12 +67,12 @@ def prepare_submission(store: Store, body: SubmissionBody, sender: Sender, *, ke
     clinician = check_sender(store, body, sender)
     _check_axes(store, body)
     _check_given_id(store, body)
-    scan = PhiScan(list(_sent_texts(body)))
+    scan = PhiScan(sender.user_id, list(_sent_texts(body)))
 
     def build(known: LookupResults) -> NewRows:
         return _RecordBuilder(store, sender, clinician, known, scan).rows(body)
 
-    return WriteRequest(sender.user_id, build, key, fingerprint(body), _lookups(body, sender), scan.prepare)
+    return WriteRequest(sender.user_id, build, key, fingerprint(body), _lookups(body, sender), scan.prepare, scan.begin)
 
 
 def fingerprint(body: SubmissionBody) -> str:

@@ -115,6 +115,10 @@ class GroupCommitWriter:
             self._preparing.close()
             thread.join()
 
+    def refuse_long(self) -> None:
+        """At the end: what needs long work and has not begun is refused; everything else goes on."""
+        self._preparing.close()
+
     @property
     def waiting(self) -> int:
         return len(self._queue)
@@ -128,6 +132,8 @@ class GroupCommitWriter:
         loop = asyncio.get_running_loop()
         if request.prepare is not None:
             await asyncio.wrap_future(self._preparing.submit(request.caller, request.prepare))
+        if request.begin is not None:
+            await asyncio.wrap_future(request.begin())
         future: asyncio.Future[WriteResult] = loop.create_future()
         self._put(_Waiting(request, future, loop, time.monotonic()))
         return await future
@@ -136,6 +142,8 @@ class GroupCommitWriter:
         """The same for a caller without an event loop."""
         if request.prepare is not None:
             request.prepare()
+        if request.begin is not None:
+            request.begin().result()
         future: Future[WriteResult] = Future()
         self._put(_Waiting(request, future, None, time.monotonic()))
         return future.result()

@@ -1,6 +1,7 @@
 """A request to the writer (group_commit.py): which records it looks up first, and which rows it stores."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +87,7 @@ class WriteRequest:
     fingerprint: str = ""
     lookups: tuple[Lookup, ...] = ()
     prepare: Callable[[], object] | None = None  # long work, done in another thread before the request waits for the writer
+    begin: Callable[[], Future[Any]] | None = None  # the same for work in another process: starts it
 
 
 @dataclass(frozen=True)
