@@ -80,26 +80,30 @@ def verify(
     folder: Folder = None,
     backup: Annotated[str | None, typer.Option(metavar="ID", help="Only this backup (default: all).")] = None,
     key_file: KeyFile = None,
+    json_: ui.AsJson = False,
 ) -> None:
     """Read every byte of the backups and compare it with their manifests. Exit code 6 if anything is damaged.
 
     Example:  medloop backup verify /mnt/backups/clinic
     """
     repository = _open(folder, key_file)
-    damaged = 0
+    damaged: dict[str, list[str]] = {}
     for backup_id in [backup] if backup else repository.ids():
         manifest = repository.manifest(backup_id)
-        problems = []
+        problems = damaged.setdefault(backup_id, [])
         with ui.progress(f"Reading {backup_id} (bytes)", manifest.bytes) as bar:
             for file, problem in damaged_files(repository, (manifest.database.dump, *manifest.files)):
                 bar(file.size)
-                problems += [f"{file.path}: {problem}"] if problem else []
-        damaged += len(problems)
-        ui.say(f"{backup_id}: {'intact' if not problems else f'{len(problems):,} damaged file(s)'}, {_size(manifest.bytes)}")
-        for problem in problems:
-            ui.say(f"  {ui.printable(problem)}")
-    if damaged:
-        raise IntegrityError(f"{damaged:,} file(s) of the backups are damaged", "Restore another backup, and make a new one")
+                if problem is not None:
+                    problems.append(f"{file.path}: {problem}")
+        if not json_:
+            ui.say(f"{backup_id}: {'intact' if not problems else f'{len(problems):,} damaged file(s)'}, {_size(manifest.bytes)}")
+            for problem in problems:
+                ui.say(f"  {ui.printable(problem)}")
+    if json_:
+        ui.say_json(damaged)
+    if count := sum(map(len, damaged.values())):
+        raise IntegrityError(f"{count:,} file(s) of the backups are damaged", "Restore another backup, and make a new one")
 
 
 def restore(
