@@ -26,7 +26,7 @@ from medloop.store.records.erasing import TABLES
 from medloop.testing.canary import told
 from medloop.web.app import create_app
 
-PASSWORD = "correct horse battery staple 9"
+PASSWORD = "ottercello violetmarsh 92kT"
 OTHER = "The other person has a headache since Monday and would like to know why."
 
 
@@ -38,11 +38,11 @@ def trace_body(text: str, **more: Any) -> dict[str, Any]:
 class World:
     """The API of a workspace, and people who use it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, password: str | None = None) -> None:
         self.settings = settings
         with open_store(settings) as store:
             self.keys = {
-                name: users.new_key(store, users.add_user(store, name, role, password=PASSWORD, actor="test"), actor="test")
+                name: users.new_key(store, users.add_user(store, name, role, password=password, actor="test"), actor="test")
                 for name, role in (("program", "engineer"), ("ann", "admin"), ("ben", "admin"), ("dr.li", "clinician"))
             }
         self.client = TestClient(create_app(settings, supervise=False), base_url="http://127.0.0.1")
@@ -186,8 +186,10 @@ def test_b7_safety_evidence_goes_only_if_two_people_agree_and_stays_without_text
         assert crud.get(store, crud.Feedback, flag) is None and crud.count(store, crud.RedTeamCase) == 0
 
 
-def test_b7_two_people_agree_at_the_keyboard(world: World) -> None:
-    flagged(world)
+def test_b7_two_people_agree_at_the_keyboard(sqlite_settings: Settings) -> None:
+    world = World(sqlite_settings, PASSWORD)
+    with world.client:
+        flagged(world)
     asked = cli(world.settings, "erase", "--subject", "decoy", "--reason", "asked", "--user", "ann", text=PASSWORD + "\n")
     assert asked.exit_code == 0 and "Nothing was removed" in asked.output, asked.output
     request = next(word for word in asked.output.split() if word.startswith("ereq_"))
