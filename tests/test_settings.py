@@ -91,7 +91,7 @@ def test_every_setting_has_a_sentence() -> None:
 def test_init_twice_changes_nothing(home: Path) -> None:
     (home / "medloop.yaml").write_text("seed: 7\n")
     before = {p: p.read_bytes() for p in home.rglob("*") if p.is_file() and "db" not in p.name}
-    assert init_workspace(home) is False
+    assert not init_workspace(home).is_new
     assert {p: p.read_bytes() for p in home.rglob("*") if p.is_file() and "db" not in p.name} == before
 
 

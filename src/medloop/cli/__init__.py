@@ -5,6 +5,7 @@ A failure that a person can cause is one sentence on stderr and an exit code; `-
 
 import importlib
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -136,6 +137,7 @@ def _global(
 def main() -> None:
     """The console script: an error that a person can fix becomes one sentence, a bug keeps its traceback."""
     debug = "--debug" in sys.argv[1:]
+    os.umask(0o077)  # what medloop writes may hold patients' words, also where a library writes it
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # an old terminal shows ? instead of failing

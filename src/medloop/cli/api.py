@@ -17,6 +17,7 @@ from medloop.settings import Settings
 from medloop.store import passwords
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
+from medloop.store.files.private import tighten
 from medloop.store.records import users
 
 OTHER_FILES = 256  # of the database, the scan workers, the log
@@ -61,6 +62,7 @@ def serve(
             raise ConfigError(
                 f"--name: '{public[:64]}' is not a host name", "Example: --name feedback.example.org, without https:// and port"
             )
+    ui.say_private(tighten(settings.workspace))
     listener = _listen(port)
     _first_admin(settings)
     _serve(settings, listener, names, slots=slots, limits=RequestLimits(rate, in_flight))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -19,6 +20,7 @@ from medloop.store.check import check as check_store
 from medloop.store.crypto import MasterKey, decode_key
 from medloop.store.db import ensure_master_key, open_store
 from medloop.store.db import upgrade as upgrade_schema
+from medloop.store.files.private import open_to_others
 from medloop.store.integrity import IntegrityReport, listed, verify_store
 from medloop.store.records import users
 from medloop.store.rotate import list_keys, rotate, rows_to_reencrypt
@@ -60,12 +62,18 @@ def check(json_: ui.AsJson = False) -> None:
     with open_store(ui.settings()) as store:
         report = check_store(store)
         name = store.name
+        readable = len(open_to_others(store.settings.workspace))
     if json_:
-        ui.say_json({"store": name, **vars(report)})
+        ui.say_json({"store": name, **vars(report), "readable_by_others": readable})
     else:
         ui.say(f"{name}, schema {report.schema}")
         for table, rows in sorted(report.rows.items()):
             ui.say(f"  {table:<18}{rows:>10,} rows")
+        if readable:
+            ui.say(f"Files and folders of the workspace that other users of this machine can read: {readable}.")
+            ui.next_step(f"init {shlex.quote(ui.shown(store.settings.home))}", "Make them private:")
+        else:
+            ui.say("No file of the workspace can be read by other users of this machine.")
     if report.problems:
         for problem in report.problems if not json_ else ():
             ui.say(f"  damaged: {problem}")

@@ -21,6 +21,7 @@ from medloop.errors import ConfigError
 from medloop.knobs import split_pairs
 from medloop.privacy.phi import allowed
 from medloop.settings import ResolvedSettings, Settings, resolve
+from medloop.store.files.private import TightenReport
 
 # Options that many commands share.
 ConfigFile = Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="YAML file with settings of this command.")]
@@ -95,6 +96,15 @@ def require_terminal(command: str) -> None:
 def say_json(value: Any) -> None:
     """Values, records or dataclasses as JSON; what the text form of a command shows, for programs."""
     say(json.dumps(to_jsonable_python(value), ensure_ascii=False, indent=2))
+
+
+def say_private(report: TightenReport) -> None:
+    """What `tighten` has changed, and what it could not."""
+    if report.changed:
+        say(f"Files and folders of the workspace that other users of this machine could read are private now: {report.changed}.")
+    if report.left:
+        say(f"Other users of this machine can read {len(report.left)} files or folders that belong to somebody else, such as")
+        say(f"  {shown(report.left[0])}")
 
 
 def next_step(command: str, lead: str = "Next:") -> None:

@@ -25,8 +25,9 @@ def init(
 
     Example:  medloop init clinic && cd clinic
     """
-    is_new = init_workspace(folder, ui.given_flags())
-    ui.say(f"Workspace {ui.shown(folder.absolute())} is ready ({'new' if is_new else 'it existed, nothing changed'}).")
+    done = init_workspace(folder, ui.given_flags())
+    ui.say(f"Workspace {ui.shown(folder.absolute())} is ready ({'new' if done.is_new else 'it existed, nothing changed'}).")
+    ui.say_private(done.private)
     ui.next_step("data import FILE --name NAME", f"Next: cd {shlex.quote(ui.shown(folder.absolute()))} &&")
 
 

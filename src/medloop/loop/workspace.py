@@ -1,12 +1,14 @@
 """`medloop init`: lay out a workspace with its settings file, encryption key and empty store."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from medloop.errors import ConfigError, explain_os_errors
 from medloop.settings import Settings, Workspace, resolve
 from medloop.store.audit_trail import open_audit_trail
 from medloop.store.db import ensure_master_key, upgrade
+from medloop.store.files.private import TightenReport, tighten
 
 CONFIG_TEMPLATE = """\
 # Settings of this workspace. Each can also be set for one command (medloop --set database.url=URL ...) or in the
@@ -20,8 +22,14 @@ CONFIG_TEMPLATE = """\
 """
 
 
-def init_workspace(folder: Path, flags: Mapping[str, object] | None = None) -> bool:
-    """Lay out a workspace; True if it is new. Repeating it completes what is missing and changes nothing else."""
+@dataclass(frozen=True)
+class Initialised:
+    is_new: bool
+    private: TightenReport
+
+
+def init_workspace(folder: Path, flags: Mapping[str, object] | None = None) -> Initialised:
+    """Lay out a workspace. Repeating it completes what is missing and makes everything private to its owner."""
     home = folder.expanduser().absolute()
     if home.exists() and not home.is_dir():
         raise ConfigError(f"{folder} is a file", "Name a folder that does not exist yet, or an empty one")
@@ -30,12 +38,11 @@ def init_workspace(folder: Path, flags: Mapping[str, object] | None = None) -> b
     with explain_os_errors(home, writing=True):
         for path in workspace.folders():
             path.mkdir(parents=True, exist_ok=True)
-        workspace.keys.chmod(0o700)
         if new:
-            home.chmod(0o700)  # it will hold what patients wrote
             workspace.config.write_text(CONFIG_TEMPLATE, encoding="utf-8")
+        private = tighten(workspace)  # it holds what patients wrote
     _start_store(resolve({**(flags or {}), "home": home}).settings)
-    return new
+    return Initialised(new, TightenReport() if new else private)
 
 
 def _start_store(settings: Settings) -> None:

@@ -114,7 +114,7 @@ def _exclusive(judgements: Path) -> Iterator[None]:
     lock = judgements.with_suffix(".lock")
     with explain_os_errors(lock, writing=True):
         make_folder(lock.parent)
-    with locked_file(lock, wait_s=0, what="The teacher of this workspace", mode=0o666):
+    with locked_file(lock, wait_s=0, what="The teacher of this workspace", mode=0o600):
         yield
 
 

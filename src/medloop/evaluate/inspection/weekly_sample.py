@@ -100,7 +100,7 @@ def exclusive(workspace: Workspace) -> Iterator[None]:
     lock = workspace.rl / "inspection.lock"
     with explain_os_errors(lock, writing=True):
         make_folder(lock.parent)
-    with locked_file(lock, wait_s=WAIT_S, mode=0o666):
+    with locked_file(lock, wait_s=WAIT_S, mode=0o600):
         yield
 
 

@@ -179,7 +179,7 @@ def _identity(files: dict[str, str]) -> str:
 
 
 def _make_temp(path: Path) -> int:
-    path.mkdir()
+    path.mkdir(mode=0o700)
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 

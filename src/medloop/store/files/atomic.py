@@ -37,10 +37,10 @@ def fsync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents; each is on the disk before anything is put inside."""
+    """Make a folder and its parents, for their owner alone; each is on the disk before anything is put inside."""
     if not path.is_dir():
         make_folder(path.parent)
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         fsync_folder(path.parent)
 
 
@@ -87,8 +87,8 @@ def require_writable(path: Path) -> None:
 
 
 def _mode_of(path: Path) -> int:
-    """The mode of an existing file, so that a private file stays private when it is replaced; the usual mode for a new file."""
-    return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666
+    """The mode of an existing file, so that a private file stays private when it is replaced; a new file is its owner's alone."""
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
 
 
 def claim_temp(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:

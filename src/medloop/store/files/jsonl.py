@@ -54,7 +54,7 @@ def append(path: Path, rows: Row | Iterable[Row]) -> int:
 
 def _appended(path: Path, lines: list[bytes]) -> bool:
     """Append the lines; False if the file was replaced while we waited for its lock, because the old file is gone."""
-    with locked_file(path, wait_s=APPEND_WAIT_S, mode=0o666) as fd, os.fdopen(fd, "r+b", buffering=0, closefd=False) as file:
+    with locked_file(path, wait_s=APPEND_WAIT_S, mode=0o600) as fd, os.fdopen(fd, "r+b", buffering=0, closefd=False) as file:
         try:
             if os.stat(path).st_ino != os.fstat(fd).st_ino:
                 return False
