@@ -5,11 +5,12 @@
         workers.scan_short("usr_1", [("a comment",), ("another record",)]).result()      # -> a doubt for each record
 
 Long records have processes of their own, which give way to everything else on the machine: a text can take seconds. Short ones
-share one process and are sent to it some at a time, senders in turn. A worker that does not answer within `limit_s` is killed and
-replaced, and the record is held, as it is when a worker breaks. A worker gets texts and returns doubts as JSON lines through
-pipes, and ends by itself when its server is gone.
+have one or two others and are sent to them some at a time, senders in turn. A worker that does not answer within `limit_s` is
+killed and replaced, and the record is held, as it is when a worker breaks. A worker gets texts and returns doubts as JSON lines
+through pipes, and ends by itself when its server is gone.
 """
 
+import gc
 import json
 import os
 import select
@@ -27,7 +28,8 @@ from medloop.isolation import isolated, python_command
 from medloop.privacy.phi import allowed
 from medloop.store.records.fair_threads import FairQueue
 
-WORKERS = 2
+WORKERS = 2  # for long records; each takes 90 MB
+SHORT_WORKERS = max(1, min(2, (os.cpu_count() or 1) - 1))  # for short ones; the server itself needs a core
 LIMIT_S = 15.0  # for one record; the scan itself gives up after 5 seconds of processor time
 NICE = 10  # of processes that scan long texts
 BATCH_CHARACTERS = 4000  # of short records that are sent together: at most 50 ms of work
@@ -88,7 +90,8 @@ class ScanWorkers:
     @contextmanager
     def running(self) -> Iterator["ScanWorkers"]:
         self._open = True
-        threading.Thread(target=self._scan_short, name="medloop-scan", daemon=True).start()
+        for number in range(SHORT_WORKERS):
+            threading.Thread(target=self._scan_short, name=f"medloop-scan-{number}", daemon=True).start()
         try:
             yield self
         finally:
@@ -119,7 +122,7 @@ class ScanWorkers:
         return self._short.put(caller, records)
 
     def _scan_short(self) -> None:
-        """The thread of the short records."""
+        """A thread of the short records."""
         worker = self._start()
         while batch := self._short.take(_fill_a_batch):
             records = [texts for item, _ in batch for texts in item]
@@ -166,7 +169,9 @@ def main() -> None:
     """The worker: one record a line in, one doubt a line out, until the pipe ends."""
     allowed.use(Path(sys.argv[1]))
     os.nice(int(sys.argv[2]))
-    doubt_about(["warm"])  # the word lists take a second
+    doubt_about(["warm"])  # the word lists take a second, and are never freed: the garbage collector need not walk them
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin.buffer:
         doubt = doubt_about(json.loads(line))
         answer = None if doubt is None else [doubt.value, list(doubt.reasons)]
