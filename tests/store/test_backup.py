@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -17,6 +18,7 @@ import pytest
 
 from medloop.cli import main
 from medloop.contracts import Feedback
+from medloop.privacy.consent import subject_of
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.db import open_store
@@ -24,6 +26,7 @@ from medloop.store.integrity import verify_store
 from medloop.store.records import crud, users
 
 Run = Callable[..., "Result"]
+SECRET = "the quick brown fox had a headache for three days and a fever of 39.4 since Tuesday night"
 
 
 class Result:
@@ -181,6 +184,28 @@ def test_a_restore_goes_on_after_a_kill_and_overwrites_nothing(
     assert again.code == 5 and "is not empty; nothing was changed" in again.err
     assert run("restore", repo, target, "--key-file", key, "--replace").code == 0
     assert list(tmp_path.glob("new.before-restore-*/models/lora/weights"))
+
+
+@pytest.mark.parametrize("next_backup", [True, False], ids=["backed up since", "not backed up since"])
+def test_erased_people_stay_erased_after_a_restore(run: Run, clinic, empty_database, tmp_path: Path, next_backup: bool) -> None:
+    repo, home = tmp_path / "repo", ("--home", clinic.home, "--set", f"backup.folder={tmp_path / 'repo'}")
+    with open_store(clinic) as store:
+        crud.add(store, [rating("fb_person", subject=subject_of(store, "patient 7"), comments=SECRET)], actor="test")
+    (clinic.workspace.processed / "train.jsonl").write_text(json.dumps({"id": "fb_person", "text": SECRET}) + "\n")
+    assert run(*home, "backup", "create").code == 0
+    assert run(*home, "erase", "--subject", "patient 7", "--reason", "asked").code == 0
+    if next_backup:
+        assert run(*home, "backup", "create").code == 0
+    shutil.copy(clinic.home / "keys/backup.key", tmp_path / "key")
+    first = sorted((repo / "manifests").glob("*.backup"))[0].stem
+    empty_database()
+    back = run("restore", repo, tmp_path / "new", "--backup", first, "--key-file", tmp_path / "key")
+    assert back.code == 0 and "1 erasure(s) since that backup were repeated" in back.out
+    with open_store(restored(tmp_path / "new")) as store:
+        assert crud.get(store, Feedback, "fb_person") is None and crud.count(store, Feedback) == 20
+        assert verify_store(store).ok
+    for path in (tmp_path / "new").rglob("*"):
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
 
 
 def test_the_file_of_the_database_alone_lacks_what_was_acknowledged(sqlite_settings: Settings, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.errors import ConfigError, IntegrityError
+from medloop.errors import ConfigError, IntegrityError, ResultError
+from medloop.jobs.affected import QueuedJobs
 from medloop.loop.restore import restore_workspace
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor
@@ -127,17 +128,22 @@ def restore(
         raise ConfigError(f"There is no backup in {folder}", "Make one with: medloop backup create FOLDER")
     with ui.progress(f"Restoring {manifest.backup_id} (bytes)", manifest.bytes) as bar:
         result = restore_workspace(
-            repository, manifest, target, flags=ui.given_flags(), replace=replace, actor=actor(), progress=bar
-        )
+            repository, manifest, target, flags=ui.given_flags(), replace=replace, actor=actor(), progress=bar,
+            jobs=QueuedJobs,
+        )  # fmt: skip
     made = f"{manifest.created:%Y-%m-%d %H:%M:%S}Z"
     ui.say(f"Workspace {ui.shown(target.absolute())} is restored from backup {manifest.backup_id} of {made}.")
     ui.say(f"The audit log is intact: {result.report.audit.rows:,} rows, the last of which says that it was restored.")
+    if result.erased:
+        ui.say(f"{len(result.erased):,} erasure(s) since that backup were repeated; the proofs are in reports/erasure.")
     for anchor in result.anchors:
         if anchor.problem is not None:
             ui.say(f"  {anchor.place} was not told of the restore: {anchor.problem}. Run: medloop audit verify --new-head")
     if result.aside:
         ui.say(f"What was there before is now in {ui.shown(result.aside)}.")
     _say_gaps(manifest)
+    if not all(proof.complete for proof in result.erased):
+        raise ResultError("An erasure could not be repeated completely", "Run in the workspace: medloop erase --replay")
 
 
 def _folder(settings: Settings, given: Path | None) -> Path:

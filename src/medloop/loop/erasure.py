@@ -1,19 +1,34 @@
 """Erasure, composed: it knows the cards of datasets, and the training jobs that read the erased data."""
 
+import logging
+
 from medloop.data.feedback.write import after_erasure
 from medloop.privacy.erasure import replay
 from medloop.privacy.erasure.contracts import ErasureProof, ErasureRequest, TrainingJobs
 from medloop.privacy.erasure.erase import erase
 from medloop.settings import Settings
+from medloop.store.backup.keys import refresh_keys
 from medloop.store.db import Store, open_store
+
+log = logging.getLogger(__name__)
 
 
 def erase_records(store: Store, request: ErasureRequest, *, actor: str, jobs: TrainingJobs | None = None) -> ErasureProof:
     """Erasure, with what the data stage knows about its cards; training jobs on the data are known through `jobs`."""
-    return erase(store, request, actor=actor, recard=after_erasure, jobs=jobs)
+    proof = erase(store, request, actor=actor, recard=after_erasure, jobs=jobs)
+    _refresh_backups(store)
+    return proof
 
 
 def replay_erasures(settings: Settings, *, actor: str, jobs: TrainingJobs | None = None) -> list[ErasureProof]:
     """Erase again what came back with a restored backup; the proofs of what had to be repeated, none if nothing came back."""
     with open_store(settings) as store:
-        return replay.replay_erasures(store, actor=actor, recard=after_erasure, jobs=jobs)
+        proofs = replay.replay_erasures(store, actor=actor, recard=after_erasure, jobs=jobs)
+        _refresh_backups(store)
+    return proofs
+
+
+def _refresh_backups(store: Store) -> None:
+    """The keys that were destroyed must not stay in the folder of backups; the erasure itself is done if that fails."""
+    if (problem := refresh_keys(store)) is not None:
+        log.warning("the folder of backups still has the destroyed keys (%s); run: medloop backup create", problem)

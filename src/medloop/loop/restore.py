@@ -14,13 +14,15 @@ from typing import Any
 
 from medloop.contracts import AuditEvent, utc_now
 from medloop.errors import ConfigError, IntegrityError, StoreError, explain_os_errors
-from medloop.settings import RESTORING, Workspace, resolve
+from medloop.loop.erasure import replay_erasures
+from medloop.privacy.erasure.contracts import ErasureProof, TrainingJobs
+from medloop.settings import RESTORING, Settings, Workspace, resolve
 from medloop.store import audit
 from medloop.store.anchors import AnchorResult, is_configured, write_anchors
 from medloop.store.backup.contracts import BackupManifest
 from medloop.store.backup.databases import finish_database, restore_database
 from medloop.store.backup.extract import extract_into
-from medloop.store.backup.keys import restore_keys
+from medloop.store.backup.keys import keep_newer_keys, restore_keys
 from medloop.store.backup.repository import Repository
 from medloop.store.crypto import encode_key
 from medloop.store.db import Store, open_store
@@ -36,11 +38,13 @@ class RestoreResult:
     report: IntegrityReport
     aside: Path | None  # where the workspace that was there before is now
     anchors: list[AnchorResult]  # the places outside that were told of the restore
+    erased: list[ErasureProof]  # erasures since the backup, repeated
 
 
 def restore_workspace(
     repository: Repository, manifest: BackupManifest, target: Path, *, flags: Mapping[str, Any] | None = None,
     replace: bool = False, actor: str, progress: Progress = lambda count: None,
+    jobs: Callable[[Settings], TrainingJobs] | None = None,
 ) -> RestoreResult:  # fmt: skip
     """Restore a backup into a folder; the same call again after an interruption finishes it."""
     home = target.expanduser().absolute()
@@ -53,6 +57,8 @@ def restore_workspace(
     progress(manifest.database.dump.size)
     with open_store(settings) as store:
         _accept(store, manifest, actor)
+    proofs = replay_erasures(settings, actor=actor, jobs=jobs(settings) if jobs else None)
+    with open_store(settings) as store:
         anchors = write_anchors(store, actor=actor, accepted=True) if is_configured(settings) else []
         report = verify_store(store)
     if not settings.backup.key.get_secret_value() and not settings.backup_key_file.exists():
@@ -60,7 +66,7 @@ def restore_workspace(
     finish_database(settings)
     (home / RESTORING).unlink()
     fsync_folder(home)
-    return RestoreResult(report, aside, anchors)
+    return RestoreResult(report, aside, anchors, proofs)
 
 
 def _claim(home: Path, manifest: BackupManifest, mark: str | None) -> Path | None:
@@ -93,6 +99,7 @@ def _move_aside(home: Path, mark: str) -> Path:
     for path in sorted(home.iterdir()):
         if path.name not in IGNORED:
             os.rename(path, aside / path.name)
+    keep_newer_keys(aside, home)
     return aside
 
 

@@ -113,7 +113,8 @@ def _not_covered(proof: ErasureProof) -> str:
         " as it is now. A disk that never writes in place (most SSDs) may keep the old bytes for a while.",
         "- Ids, session, agent and model names, axes, ratings and times are not encrypted. They were deleted, but may remain in"
         " the log of a PostgreSQL server and in backups of the database until those are overwritten.",
-        "- Files in backups are not encrypted by medloop. After you restore one, run `medloop erase --replay`.",
+        "- Files in backups are not changed. `medloop restore` erases again what was erased since the backup; after a restore in"
+        " another way, run `medloop erase --replay`.",
         "- What was sent to a teacher is not covered. Models are flagged, but their weights are not changed.",
     ]
     return "## What is not covered\n\n" + "\n".join(lines)

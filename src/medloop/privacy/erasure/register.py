@@ -1,6 +1,6 @@
 """The register of erasures: which rows, keys and files each one removed, in places that a restored backup does not overwrite.
 
-    keys/erased.jsonl                  in the workspace; `medloop backup` leaves keys/ out, and `medloop restore` leaves it alone
+    keys/erased.jsonl                  in the workspace; `medloop backup` has its newest state only, `medloop restore` adds lines
     privacy.erased_file                a second place, if this setting names one: on another disk, or beside the master key's copy
 
 Each line is signed with a key that only the master key opens: whoever could add a line could make a restore delete records. It

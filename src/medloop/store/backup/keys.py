@@ -1,22 +1,25 @@
 """The keys of a workspace in its folder of backups: only their newest state, one for all backups.
 
 An erasure destroys keys, so that the text of erased people cannot be opened any more, not even in old backups. A backup of the
-keys from before the erasure would undo that. So every backup replaces the keys in the repository, and a restore of any backup
-uses the newest. Old master keys are kept, because old backups of the database need them; they open no erased text.
+keys from before the erasure would undo that. So every backup and every erasure replaces the keys in the repository, and a restore
+of any backup uses the newest. Old master keys are kept, because old backups of the database need them; they open no erased text.
 """
 
 import base64
 from pathlib import Path
 
-from medloop.errors import KeyUnavailableError
+from medloop.errors import KeyUnavailableError, MedloopError
 from medloop.settings import Settings
 from medloop.store.backup.contracts import BackupManifest, KeyBundle
-from medloop.store.backup.repository import Repository
+from medloop.store.backup.repository import Repository, load_backup_key, open_repository
 from medloop.store.crypto import MasterKey, encode_key
+from medloop.store.db import Store
 from medloop.store.files.atomic import TEMP_MARK, atomic_write
 from medloop.store.files.workspace_scan import files
 
 REGISTER = "erased.jsonl"  # what was erased (privacy/erasure); its lines are never lost
+TREE = ".tree"  # ending of the file from which the keys of texts are made, and in which they are destroyed (key_tree.py)
+REFRESH_WAIT_S = 60.0
 
 
 def keep_keys(repository: Repository, settings: Settings, master: MasterKey) -> None:
@@ -32,14 +35,45 @@ def keep_keys(repository: Repository, settings: Settings, master: MasterKey) -> 
     repository.write_keys(KeyBundle(masters=masters, files=encoded).canonical_json().encode())
 
 
+def refresh_keys(store: Store) -> str | None:
+    """After an erasure, replace the keys in the folder of backups that the settings name; returns why it failed, if it did."""
+    settings = store.settings
+    folder = settings.backup.folder
+    if folder is None:
+        return None
+    try:
+        repository = open_repository(folder, load_backup_key(settings)[0])
+        with repository.locked(wait_s=REFRESH_WAIT_S), store.read() as conn:
+            keep_keys(repository, settings, store.keys.master(conn))
+    except MedloopError as error:
+        return error.what
+    return None
+
+
+def keep_newer_keys(old_home: Path, home: Path) -> None:
+    """Before a workspace is restored in place of another: what the other one destroyed and erased must stay so."""
+    for path in sorted((old_home / "keys").glob("*")):
+        if path.name == REGISTER or path.suffix == TREE:
+            atomic_write(home / "keys" / path.name, path.read_bytes(), mode=0o600)
+
+
 def restore_keys(repository: Repository, settings: Settings, manifest: BackupManifest) -> None:
-    """Write the newest keys, and the master key that opens this backup. Lines of a register that is there stay."""
+    """Write the newest keys, and the master key that opens this backup.
+
+    A tree that is there is at least as new as the one in the repository, so it stays, and so do the lines of its register.
+    Those of another workspace are of no use.
+    """
     bundle, folder = _bundle(repository), settings.workspace.keys
+    same_workspace = any((folder / name).exists() for name in bundle.files if name.endswith(TREE))
     for name, encoded in bundle.files.items():
         path, content = folder / Path(name).name, base64.b64decode(encoded)
-        if name == REGISTER and path.exists():
+        if name.endswith(TREE) and path.exists():
+            continue
+        if name == REGISTER and path.exists() and same_workspace:
             content = merge_lines(content, path.read_bytes())
         atomic_write(path, content, mode=0o600)
+    if not same_workspace and REGISTER not in bundle.files:
+        (folder / REGISTER).unlink(missing_ok=True)
     if settings.database.encryption_key.get_secret_value() or settings.master_key_file.exists():
         return
     if manifest.master_id not in bundle.masters:
@@ -63,4 +97,8 @@ def _bundle(repository: Repository) -> KeyBundle:
 def _key_files(settings: Settings) -> list[Path]:
     own = {settings.backup_key_file.absolute(), settings.master_key_file.absolute()}
     own.add(Path(f"{settings.master_key_file.absolute()}.next"))
-    return [path for path in files(settings.workspace.keys) if path.absolute() not in own and TEMP_MARK not in path.name]
+    return [path for path in files(settings.workspace.keys) if path.absolute() not in own and _is_kept(path.name)]
+
+
+def _is_kept(name: str) -> bool:
+    return TEMP_MARK not in name and not name.endswith(".old")

@@ -133,9 +133,9 @@ class Repository:
                 old.unlink()
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, wait_s: float = 0) -> Iterator[None]:
         """One backup at a time."""
-        with locked_file(self.folder / ".lock", wait_s=0, what=f"The folder of backups {self.folder}", mode=0o600):
+        with locked_file(self.folder / ".lock", wait_s=wait_s, what=f"The folder of backups {self.folder}", mode=0o600):
             yield
 
     def _chunk_path(self, chunk_id: str) -> Path:
