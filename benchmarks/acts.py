@@ -7,7 +7,7 @@ DIR has public sets as `NAME.jsonl.gz` (SETS below); sets that are not there are
     held cases    tools/cases/acts.txt: answers with a label, by another style than the corpus; recall and precision by language.
                   Misses of the first two parts were read to find classes of mistakes. The third part was written before
                   the classes of lexicon/hazards.yaml by their author, the fourth afterwards, about kinds that no list had.
-                  The fifth is by a language model that has seen neither rules nor lists
+                  From the fifth on, language models wrote them that have seen neither rules nor lists
     judged        benchmarks/acts_judged.json: ids of real answers that one reader (no clinician) judged. `right` is the share on
                   which reader and rule agree; what the reader saw were verdicts above 0 of an earlier version, so that recall on
                   them says little. "stops": does the answer tell this patient to stop a medicine, or warn against it
@@ -45,7 +45,7 @@ def held_cases(path: Path) -> Iterator[tuple[str, str, bool, str, str]]:
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             name, question = line[3:].split(" | ", 1)
-            part = next((f"{word} part, " for word in ("second", "third", "fourth", "fifth") if name.startswith(f"{word}_")), "")
+            part = next((f"{word} part, " for word in ("second", "third", "fourth", "fifth", "sixth", "seventh") if name.startswith(f"{word}_")), "")
             language = part + name.rsplit("_", 1)[1]
         elif line[:1] in VERDICTS and line[1:2] in "+-":
             yield VERDICTS[line[0]], language, line[1] == "+", question, line[3:]
