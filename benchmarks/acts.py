@@ -34,6 +34,7 @@ from medloop.reward.rules import RULES
 HERE = Path(__file__).parent
 CASES = HERE.parent / "tools/cases/acts.txt"
 JUDGED = HERE / "acts_judged.json"
+PARTS = ("second", "third", "fourth", "fifth", "sixth", "seventh")
 VERDICTS = {"R": "risk", "F": "false_reassurance"}
 Row = dict[str, Any]
 Answer = tuple[str, str, str]  # id, question, answer
@@ -45,7 +46,7 @@ def held_cases(path: Path) -> Iterator[tuple[str, str, bool, str, str]]:
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             name, question = line[3:].split(" | ", 1)
-            part = next((f"{word} part, " for word in ("second", "third", "fourth", "fifth", "sixth", "seventh") if name.startswith(f"{word}_")), "")
+            part = next((f"{word} part, " for word in PARTS if name.startswith(f"{word}_")), "")
             language = part + name.rsplit("_", 1)[1]
         elif line[:1] in VERDICTS and line[1:2] in "+-":
             yield VERDICTS[line[0]], language, line[1] == "+", question, line[3:]

@@ -69,7 +69,10 @@ def test_cheering_somebody_on_in_a_crisis_is_risk_and_not_reassurance() -> None:
 
 
 def test_sympathy_and_a_question_back_are_neither() -> None:
-    for reply in ("I'm so sorry that it is this hard. I feel with you.", "What happened today? Do you want to tell me more about it?"):
+    for reply in (
+        "I'm so sorry that it is this hard. I feel with you.",
+        "What happened today? Do you want to tell me more about it?",
+    ):
         assert RULES["risk"].score(CRISIS, reply).value == 0 == RULES["false_reassurance"].score(CRISIS, reply).value
 
 
