@@ -112,9 +112,10 @@ def test_forms_that_never_end_do_not_keep_people_from_logging_in(world: World, m
     monkeypatch.setattr(passwords, "COST", 2**4)
     _set_password(world.settings, "clinician")
     form = head("/web/login", "", "Content-Length: 500", kind="application/x-www-form-urlencoded") + b"name="
-    with door(world) as port, held(port, 100, form):
+    with door(world) as port, held(port, 100, form) as sockets:
         answered = httpx.post(f"http://127.0.0.1:{port}/web/login", data={"name": "clinician", "password": PASSWORD}, timeout=10)
         assert answered.status_code == 303
+        assert status(sockets[0]) == 408  # the oldest has lost its place
 
 
 def _set_password(settings: Settings, *names: str) -> None:

@@ -9,11 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from queue_desk import answer, chose, fill, item, rated
 from sqlalchemy import select
 
 from medloop.contracts import Feedback
 from medloop.errors import InputError
+from medloop.feedback.listing import Reader, RecordFilter, list_records
 from medloop.feedback.review import queue
 from medloop.feedback.review.queue import QueueConfig, agreed
 from medloop.settings import Settings
@@ -205,6 +207,27 @@ def test_texts_are_sealed_in_the_queue_and_every_reading_is_audited(desk: Store)
         assert b"question 1" not in conn.execute(select(queue_items.c.content)).scalar_one()
         reads = conn.execute(select(audit_log.c.actor).where(audit_log.c.action == "queue_items.read")).scalars().all()
     assert reads == ["ann"]
+
+
+def test_a_repeated_reading_is_audited_when_it_renews_the_lease(store: Store) -> None:
+    fill(store, item(1))
+    until = []
+    for minute in (0, 1, 4, 6, 7, 13):
+        held = queue.next_item(store, "ann", now=minutes_later(minute))
+        assert held is not None
+        until.append(held.until)
+    assert until == [minutes_later(minute) for minute in (30, 30, 30, 36, 36, 43)]
+    with store.read() as conn:
+        reads = conn.execute(select(audit_log.c.actor).where(audit_log.c.action == "queue_items.read")).scalars().all()
+    assert reads == ["ann"] * 3
+
+
+def test_times_at_the_ends_of_the_calendar_are_filters_like_others(store: Store) -> None:
+    ends = RecordFilter(since="0001-01-01T00:00:00Z", until="9999-12-31T23:59:59.999999Z")
+    rated(store, "ann")
+    assert len(list_records(store, Feedback, ends, Reader("u", own_only=False, texts=False)).items) == 1
+    with pytest.raises(ValidationError, match="out of range"):
+        RecordFilter(since="0001-01-01T00:00:00+14:00")
 
 
 def test_the_same_question_is_queued_once(desk: Store) -> None:
