@@ -49,6 +49,43 @@ def test_a_disabled_user_comes_in_by_no_door(store, li):
     assert users.check_password(store, "li", "correct horse battery") is None
 
 
+@pytest.fixture
+def admins(store):
+    return [users.add_user(store, name, "admin", actor="test").user_id for name in ("first", "second")]
+
+
+def test_what_one_admin_grants_waits_for_another(store, li, admins):
+    key = users.new_key(store, li, actor="test")
+    first, second = admins
+    for grant in (
+        lambda: users.set_password(store, li, "kettle moss and lamps", actor=first, temporary=True),
+        lambda: users.change_user(store, li, role="annotator", actor=first),
+        lambda: users.change_user(store, li, disabled=False, actor=first),
+    ):
+        grant()
+        waiting = users.get_user(store, "li")
+        assert waiting.requested_by == first and users.find_key(store, users.new_key(store, waiting, actor="test")) is None
+        for alone in (first, li.user_id):
+            with pytest.raises(users.SecondAdminError):
+                users.approve_user(store, waiting, actor=alone)
+        users.approve_user(store, waiting, actor=second)
+        assert not users.get_user(store, "li").waits
+    assert users.find_key(store, key) is None and users.list_keys(store)[0].revoked is not None
+    users.change_user(store, li, role="auditor", actor=first)
+    assert not users.get_user(store, "li").waits
+    rows = audit.show(store, 100)
+    assert [row["action"] for row in rows].count("users.approve") == 3
+    assert next(row for row in rows if row["action"] == "users.approve")["detail"]["requested_by"] == first
+
+
+def test_two_approvals_at_once_are_one(store, li, admins):
+    users.change_user(store, li, role="clinician", actor=admins[0])
+    waiting = users.get_user(store, "li")
+    users.approve_user(store, waiting, actor=admins[1])
+    with pytest.raises(InputError, match="does not wait"):
+        users.approve_user(store, waiting, actor="user:root")
+
+
 def test_own_records_are_ones_own_newest_first_and_audited(store, li):
     exchange = {"session_id": "s", "agent_name": "x", "user_query": "q", "agent_response": "a", "consent": ("training",)}
     first = Feedback(**exchange, thumb="up", recorded_by=li.user_id)

@@ -195,7 +195,7 @@ def show_login(folder: Path) -> None:
         known = any(user.name == LOGIN for user in users.list_users(store))
         password = "" if known else passwords.generate_password()
         if not known:
-            users.add_user(store, LOGIN, "clinician", password=password, actor=actor(), temporary=True)
+            users.add_user(store, LOGIN, "clinician", password=password, actor=actor())
             set_consent_default(store, ["training"], actor=actor())  # invented patients; else nothing the reader sends counts
         waiting = sum(queue_stats(store).open_by_kind.values())
     medloop = "medloop" if shutil.which("medloop") else str(Path(sys.executable).with_name("medloop"))
@@ -207,7 +207,6 @@ def show_login(folder: Path) -> None:
         ui.say(f"as '{LOGIN}' with the password of the first run; set a new one with: {medloop} users password {LOGIN}")
     else:
         ui.say(f"as '{LOGIN}' with the password: {password}")
-        ui.say("You choose your own when you log in.")
         ui.say("It is shown only once. The user 'admin' (password above) adds users and reads the numbers, but does not rate.")
         ui.say("How far the reward can be trusted stands at http://127.0.0.1:8000/web/trust, for 'admin'.")
         ui.say("The forms allow training, because these patients are invented; an admin sets that in Settings.")
