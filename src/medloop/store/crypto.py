@@ -3,7 +3,7 @@
     master key   MEDLOOP_DATABASE__ENCRYPTION_KEY (base64 of 32 bytes), else the key file (mode 0600)
     data keys    random; stored in the table `data_keys`, each wrapped with the master key; each row names its data key
     key tree     a file in the workspace's `keys/` (key_tree.py); each row has a leaf in it, each person a branch
-    text key     HMAC of data key and leaf; each row names both. An erasure destroys the leaf, so no copy of the row opens again
+    text key     SHA-256 of data key and leaf; each row names both. An erasure destroys the leaf, so no copy of the row opens again
     a column     AES-256-GCM; the associated data is table|row id|column|key id, so a value cannot be moved elsewhere
 
 Without the right master key nothing is written or read: there is a KeyUnavailableError, never plain text and never a new key.
@@ -11,6 +11,7 @@ Without the right master key nothing is written or read: there is a KeyUnavailab
 
 import base64
 import binascii
+import hashlib
 import hmac
 import os
 import secrets
@@ -36,6 +37,7 @@ KEY_BYTES = 32
 NONCE_BYTES = 12  # random; below 2**32 values per data key the chance of a repeat stays under 2**-32
 FORMAT = b"\x01"  # AES-256-GCM: format byte, nonce, ciphertext with its 16-byte tag
 CACHED_KEYS = 4096
+READ_AGE_S = 1.0  # a reader may use a key this long after an erasure destroyed it; a writer never
 MAKE_ONE = "openssl rand -base64 32"
 _NEWEST = select(data_keys.c.key_id).where(data_keys.c.purpose == bindparam("purpose")).order_by(data_keys.c.id.desc()).limit(1)
 
@@ -137,7 +139,7 @@ class DataKey:
     raw: bytes = field(repr=False)
 
     def text_key(self, leaf: str, secret: bytes) -> "TextKey":
-        return TextKey(self.key_id, leaf, hmac.digest(self.raw, secret, "sha256"))
+        return TextKey(self.key_id, leaf, hashlib.sha256(self.raw + secret).digest())  # both are random, and 32 bytes each
 
 
 class TextKey:
@@ -174,7 +176,7 @@ class TextKey:
             ) from None
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class WriteKeys:
     """The keys for the rows of one transaction: the newest data key, and the tree as it is now."""
 
@@ -226,7 +228,7 @@ class Keyring:
     def reading(self, conn: Connection, row: Any) -> TextKey:
         """The key of a row; ErasedKeyError if an erasure destroyed it."""
         tree_file = self._tree[1] if self._tree else self.tree_file(conn)
-        return self._keys(self.data_key(conn, row.key_id), tree_file).for_leaf(row.text_key)
+        return self._keys(self.data_key(conn, row.key_id), tree_file, max_age_s=READ_AGE_S).for_leaf(row.text_key)
 
     def tree_file(self, conn: Connection) -> KeyTreeFile:
         """The key tree of this database, in a file that is named after the key that encrypts it; the first write makes it."""
@@ -239,8 +241,8 @@ class Keyring:
             self._tree = (key.key_id, tree_file)
         return self._tree[1]
 
-    def _keys(self, data_key: DataKey, tree_file: KeyTreeFile) -> WriteKeys:
-        tree, stamp = tree_file.tree()
+    def _keys(self, data_key: DataKey, tree_file: KeyTreeFile, *, max_age_s: float = 0.0) -> WriteKeys:
+        tree, stamp = tree_file.tree(max_age_s=max_age_s)
         if self._cache[0] != stamp:
             self._cache = (stamp, {})
         return WriteKeys(data_key, tree, self._cache[1])

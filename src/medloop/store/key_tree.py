@@ -1,8 +1,8 @@
 """The key tree: one small file from which every row's text gets its key, and in which keys can be destroyed.
 
     tree = KeyTree.new()
-    tree.secret("3fa0c1d2e4b89d01")        # the 32 bytes of one leaf; None if it was destroyed
-    tree.destroy(["3fa0c1d2e4"])           # from now on nobody can compute a leaf that begins so; all others are as before
+    tree.secret("3fa0c1d2b89d01")          # the 32 bytes of one leaf; None if it was destroyed
+    tree.destroy(["3fa0c1d2"])             # from now on nobody can compute a leaf that begins so; all others are as before
 
 Each row has a leaf of its own. Rows about one person lie in one branch, so a person is destroyed in one step. A node makes its 16
 children with SHA-256, so a new tree is only its root. To destroy a branch, the nodes above it are replaced with their other
@@ -10,11 +10,12 @@ children (a puncturable pseudo-random function; docs/decisions/0019-key-tree.md)
 backups. An older copy of the file opens everything that a newer one opens, so a copy never has to be recent to be safe.
 """
 
-import hashlib
 import os
 import secrets
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -23,8 +24,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from medloop.errors import IntegrityError, KeyUnavailableError, explain_os_errors
 from medloop.store.files.atomic import atomic_write, fsync_folder
 
-BRANCH, LEAF = 10, 16  # hexadecimal digits: of the branch of a person, and of a row's leaf in it
-HEX = "0123456789abcdef"
+BRANCH, LEAF = 8, 14  # hexadecimal digits: of the branch of a person, and of a row's leaf in it
+DIGITS = {digit: digit.encode() for digit in "0123456789abcdef"}
 NODE_BYTES, HEAD_BYTES = 32, 8
 Stamp = tuple[int, int, int]
 
@@ -46,12 +47,13 @@ class KeyTree:
         if depth is None:
             return None
         node = self.nodes[leaf[:depth]]
-        for digit in leaf[depth:]:
-            node = _child(node, digit)
+        for digit in leaf[depth:]:  # `_child`, without the call: this runs for every row that is written or read
+            node = sha256(node + DIGITS[digit]).digest()
         return node
 
     def writable(self, leaf: str) -> bool:
-        return not {leaf, leaf[:BRANCH]} & self.retired and self._depth_above(leaf) is not None
+        retired = self.retired and (leaf in self.retired or leaf[:BRANCH] in self.retired)
+        return not retired and self._depth_above(leaf) is not None
 
     def is_gone(self, prefix: str) -> bool:
         """Whether every leaf that begins so was destroyed."""
@@ -72,12 +74,16 @@ class KeyTree:
                 continue
             node = self.nodes.pop(prefix[:depth])
             for level in range(depth, len(prefix)):
-                self.nodes |= {prefix[:level] + digit: _child(node, digit) for digit in HEX if digit != prefix[level]}
+                self.nodes |= {prefix[:level] + digit: _child(node, digit) for digit in DIGITS if digit != prefix[level]}
                 node = _child(node, prefix[level])
         return count
 
     def _depth_above(self, prefix: str) -> int | None:
-        return next((depth for depth in range(len(prefix) + 1) if prefix[:depth] in self.nodes), None)
+        nodes = self.nodes
+        for depth in range(len(prefix) + 1):
+            if prefix[:depth] in nodes:
+                return depth
+        return None
 
     def to_bytes(self) -> bytes:
         nodes = b"".join(prefix.ljust(LEAF).encode() + node for prefix, node in sorted(self.nodes.items()))
@@ -95,7 +101,7 @@ class KeyTree:
 
 
 def _child(node: bytes, digit: str) -> bytes:
-    return hashlib.sha256(node + digit.encode()).digest()
+    return sha256(node + DIGITS[digit]).digest()
 
 
 def leaf_of(subject: str | None, record_id: str, generation: int) -> str:
@@ -108,7 +114,7 @@ def leaf_of(subject: str | None, record_id: str, generation: int) -> str:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class KeyTreeFile:
@@ -119,13 +125,17 @@ class KeyTreeFile:
         self._cipher = AESGCM(raw)
         self._stamp: Stamp | None = None
         self._tree = KeyTree({})
+        self._checked = float("-inf")
 
-    def tree(self) -> tuple[KeyTree, Stamp]:
-        """The tree, and a stamp that changes when the file does."""
-        stamp = self._stamp_now()
-        if stamp != self._stamp:
-            self._tree, self._stamp = self._read(), stamp
-        return self._tree, stamp
+    def tree(self, *, max_age_s: float = 0.0) -> tuple[KeyTree, Stamp]:
+        """The tree, and a stamp that changes when the file does. Readers may use one that is a little old."""
+        if self._stamp is None or time.monotonic() - self._checked > max_age_s:
+            stamp = self._stamp_now()
+            if stamp != self._stamp:
+                self._tree, self._stamp = self._read(), stamp
+            self._checked = time.monotonic()
+        assert self._stamp is not None
+        return self._tree, self._stamp
 
     def create(self) -> None:
         assert not self.path.exists(), "a key tree is never overwritten with a new one"

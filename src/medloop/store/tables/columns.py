@@ -66,7 +66,7 @@ def encrypted(name: str, *, nullable: bool = False) -> Column[bytes]:
 def key_columns() -> tuple[Column[str], Column[str]]:
     """The data key and the leaf of the key tree, which together make the key of the row's text (`crypto.py`)."""
     data_key = Column("key_id", String, ForeignKey("data_keys.key_id"), nullable=False, index=True, info={UNSIGNED: True})
-    return data_key, Column("text_key", String(16), nullable=False, info={UNSIGNED: True})
+    return data_key, Column("text_key", String(14), nullable=False, info={UNSIGNED: True})
 
 
 def mac() -> Column[bytes]:
