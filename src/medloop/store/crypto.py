@@ -3,7 +3,7 @@
     master key   MEDLOOP_DATABASE__ENCRYPTION_KEY (base64 of 32 bytes), else the key file (mode 0600)
     data keys    random; stored in the table `data_keys`, each wrapped with the master key; each row names its data key
     key tree     a file in the workspace's `keys/` (key_tree.py); each row has a leaf in it, each person a branch
-    text key     SHA-256 of data key and leaf; each row names both. An erasure destroys the leaf, so no copy of the row opens again
+    text key     SHA-256 of data key and leaf; each row names both. An erasure destroys the leaf: no copy of the row opens again
     a column     AES-256-GCM; the associated data is table|row id|column|key id, so a value cannot be moved elsewhere
 
 Without the right master key nothing is written or read: there is a KeyUnavailableError, never plain text and never a new key.
