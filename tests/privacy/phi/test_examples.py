@@ -14,6 +14,7 @@ from medloop.privacy.phi.disguised import DISGUISES, Disguise
 from medloop.privacy.phi.english import places as english_places
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english import titled_names as english_titles
+from medloop.privacy.phi.english import unusual as english_unusual
 from medloop.privacy.phi.english.candidates import RULES, CandidateRule, PhiCandidate, deciding_rule
 from medloop.privacy.phi.english.name_words import WORD_RULES, WordRule, rule_for
 from medloop.privacy.phi.find import find
@@ -29,6 +30,7 @@ from medloop.privacy.phi.scrub import assess
 FINDERS = (
     *english_titles.LABELLED,
     *english_titles.WITH_CAPITALS,
+    *english_unusual.FINDERS,
     *english_places.FINDERS,
     *chinese_titles.FINDERS,
     *slots.FINDERS,

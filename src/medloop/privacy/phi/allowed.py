@@ -27,7 +27,7 @@ _TERM_NOUN = re.compile(
 _TITLE = re.compile(r"(?:dr|doctor|mr|mrs|ms|miss|mister|prof)\b")
 _EPONYM_BEHIND = re.compile(
     r"(?:['’]s)?(?:[ -][A-Z][a-z]+)?(?:,? (?:and|or) [A-Z][a-z]+)?[ -](?:signs?|tests?|scores?|scale|grade|class|stage|index|criteria|maneuvers?|manoeuvres?|points?|cyst|fracture|syndrome"
-    r"|disease|procedure|operation|contractions?|reflex|catheter|positive|negative|normal|absent|present|lateraliz|consistent|tests?|position|tube|repair|palsy|purpura|ulcer|nodes?|lesions?|respirations?|\d)",
+    r"|disease|procedure|operation|contractions?|reflex|catheter|positive|negative|normal|absent|present|lateraliz|consistent|tests?|position|tube|repair|palsy|purpura|ulcer|nodes?|lesions?|respirations?|cultures?|lines?|balloon|block|plaque|abscess|work-?up|features|neg|pos|wort|[a-z]+(?:itis|osis|oma|emia|pathy)\b|\d)",
     re.I,
 )
 _EPONYM_BEFORE = re.compile(
@@ -35,8 +35,15 @@ _EPONYM_BEFORE = re.compile(
     re.I,
 )
 _ILLNESS = re.compile(
-    r"...(?:itis|osis|emia|aemia|omas?|opathy|penia|algia|ectomy|otomy|oscopy|uria|plegia|megaly|plasty|rrh[eo]+a|stenosis|cytosis|graphy|coccus|cillin|mycin|statin|sartan|prazole|azole|dipine|zepam|oxacin)$"
+    r"...(?:itis|osis|emia|aemia|omas?|opathy|penia|algia|ectomy|otomy|oscopy|uria|plegia|megaly|plasty|rrh[eo]+a|stenosis|cytosis|graphy|coccus|cillin|mycin|statin|sartan|prazole|azole|dipine|zepam|oxacin"
+    # stems of international drug names
+    r"|[nltzxr]umab|[xzmo]umab|[tcvnzlx]i?mab|tinib|rafenib|ciclib|parib|zomib|degib|lisib|metinib|citinib|brutinib|siran|mersen|gliflozin|gliptin|glutide|glitazone|gliptins|statins|lukast|triptan|setron|gepant|caftor|copan"
+    r"|limus|fungin|penem|bactam|cycline|asone|solone|sonide|terol|tropium|prost|dronate|xaban|gatran|parin|teplase|semide|thiazide|fibrate|zolam|barbital|triptyline|oxetine|pramine|peridone|peridol|azepine|zapine|caine"
+    r"|curium|stigmine|profen|coxib|fenac|oxicam|codone|morphone|fentanil|nacin|tidine|prazoles|nidazole|bendazole|oquine|micin|vudine|navir|tegravir|buvir|asvir|previr|ciclovir|platin|rubicin|taxel|tecan|citabine"
+    r"|trexate|mustine|lidomide|poetin|grastim|cept|kinra|relix|relin|pressin|afil|dopa|giline|canazole|terone|estrel|estradiol)$"
 )
+_WORT = re.compile(r"['’]?s? [Ww]ort\b")
+_ABBREVIATION = re.compile("[A-Z]{2,5}")
 _LONGEST = 12  # characters of a Chinese term
 
 
@@ -98,12 +105,16 @@ def is_term(text: str, span: Span) -> bool:
         return False
     if _HAN.search(text, start, end):
         return _is_within(text, start, end, lists.medical_terms_zh()) or _is_within(text, start, end, added.chinese)
+    if _ABBREVIATION.fullmatch(text, start, end) and not lists.is_listed(text[start:end].lower(), lists.NAMES):
+        return not text.isupper()  # OGD, CABG, DNR
     phrase, medical = text[start:end].lower(), lists.medical_words()
-    if phrase in added.english:
+    if phrase in added.english or _WORT.match(text, end):
         return True
     if _TERM_NOUN.match(text, end):
         return not _TITLE.match(phrase)
     words = _WORD.findall(phrase)
+    if words and "-" in text[max(0, start - 1) : end + 1] and _is_double_eponym(text, start, end):
+        return True
     if not words or not (
         _ILLNESS.search(words[0])
         or words[0] in medical
@@ -121,6 +132,17 @@ def is_term(text: str, span: Span) -> bool:
         return all(word in lists.eponyms() for word in words) and _beside_eponym(text, start, end)
     eponyms = lists.eponyms()
     return not unknown or (all(word in eponyms for word in unknown) and _beside_eponym(text, start, end))
+
+
+_HYPHENATED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")
+
+
+def _is_double_eponym(text: str, start: int, end: int) -> bool:
+    """Whether the span lies in a word such as "Guillain-Barre" or "Dix-Hallpike", all of whose parts are eponyms."""
+    for match in _HYPHENATED.finditer(text, max(0, start - 24), end + 24):
+        if match.start() <= start and match.end() >= end:
+            return all(part in lists.eponyms() or part in lists.medical_words() for part in match[0].lower().split("-"))
+    return False
 
 
 def _beside_eponym(text: str, start: int, end: int) -> bool:

@@ -11,6 +11,7 @@ from medloop.privacy.phi.chinese import titled_names as chinese_titles
 from medloop.privacy.phi.english import places as english_places
 from medloop.privacy.phi.english import tagged_spans
 from medloop.privacy.phi.english import titled_names as english_titles
+from medloop.privacy.phi.english import unusual as english_unusual
 from medloop.privacy.phi.normalize import MASK, fold, remove_invisible
 from medloop.privacy.phi.numbers import MIN_DIGITS, find_numbers
 from medloop.privacy.phi.patterns import find_patterns
@@ -59,7 +60,7 @@ def find(text: str, persons: Collection[str] = ()) -> list[PhiSpan]:
 def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
     plain = text.plain
     has_han = _HAN.search(plain) is not None
-    guessed = {*text.tagged[0], *english_titles.find(plain)}
+    guessed = {*text.tagged[0], *english_titles.find(plain), *english_unusual.find(plain)}
     if has_han:
         guessed.update(chinese_titles.find(plain))
         guessed.update((start, _known_end(plain, start, end, persons), "NAME") for start, end in text.chinese[0])

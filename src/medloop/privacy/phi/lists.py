@@ -82,7 +82,7 @@ def word_lists() -> dict[str, str]:
 @cache
 def medical_words() -> frozenset[str]:
     """English words of medicine and of talk in a surgery (in lower case) that are nobody by themselves."""
-    return frozenset(word for line in lines("medical_en.txt") for word in line.split())
+    return frozenset(word for name in ("medical_en.txt", "terms_en.txt") for line in lines(name) for word in line.split())
 
 
 @cache

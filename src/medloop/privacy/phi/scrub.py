@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from medloop.privacy.phi import disguised, mentions
 from medloop.privacy.phi.chinese import slots, unusual
 from medloop.privacy.phi.english import tagged_spans
+from medloop.privacy.phi.english import unusual as english_unusual
 from medloop.privacy.phi.find import PLACEHOLDER, PreparedText, find_in
 from medloop.privacy.phi.normalize import fold, remove_invisible
 from medloop.privacy.phi.patterns.left_over import is_left_over
@@ -175,7 +176,8 @@ def _doubts(text: PreparedText) -> Iterator[tuple[float, str]]:
         word = 0.9
     yield word, "a word that may be a name, a place or an organisation"
     yield min(1.0, _CHINESE_WEIGHT * text.chinese[1]), "characters that may be a Chinese name"
-    if slots.doubtful(text.plain) or unusual.may_name_by_word(text.plain) or tagged_spans.name_may_be_left(text.plain):
+    chinese_doubt = slots.doubtful(text.plain) or unusual.may_name_by_word(text.plain)
+    if chinese_doubt or tagged_spans.name_may_be_left(text.plain) or english_unusual.may_open_note(text.plain):
         yield 0.85, "an ordinary word where a name is expected"
     if disguised.may_hide(text.plain):
         yield 0.95, disguised.REASON

@@ -53,6 +53,7 @@ _PROPER_LISTS = frozenset(
     {WordList.FIRST_NAME, WordList.SURNAME, WordList.TOWN, WordList.STATE, WordList.COUNTRY, WordList.COMPANY_WORD}
 )
 _LAND_LISTS = frozenset({WordList.COUNTRY, WordList.STATE, WordList.NATION})
+_ADDRESS_LISTS = frozenset({WordList.STREET_WORD, WordList.TOWN, WordList.STATE, WordList.COUNTRY})
 _TERM_LISTS = frozenset({WordList.MEDICAL_NAME, WordList.DISEASE_WORD, WordList.NATION, WordList.MONTH_OR_DAY})
 
 
@@ -202,6 +203,21 @@ def _is_counted_term(candidate: PhiCandidate) -> bool:
     return numbered and candidate.longest_number() < 4 and candidate.all_terms()
 
 
+def _is_measured(candidate: PhiCandidate) -> bool:
+    """Numbers beside words that are no street, town or state: laboratory values and doses."""
+    if not candidate.is_numbered_place or candidate.longest_number() >= 5:
+        return False
+    is_place = any(not _ADDRESS_LISTS.isdisjoint(listed) for listed in candidate.listed)
+    return not is_place and not any(map(_may_be_name, candidate.words, candidate.listed))
+
+
+def _may_be_name(word: str, listed: str) -> bool:
+    lower = word.lower()
+    if (word.isupper() and len(word) < 6) or len(word) < 3 or lower in lists.medical_words() or _MEDICAL_ENDING.search(word):
+        return False
+    return tier(lower) == UNLISTED or (word[0].isupper() and not lists.NAMES.isdisjoint(listed) and tier(lower) not in COMMON)
+
+
 def _has_no_capital(candidate: PhiCandidate) -> bool:
     return candidate.mixed_case and not any(token.word[0].isupper() or token.word[0].isdigit() for token in candidate.span)
 
@@ -240,6 +256,7 @@ WORD_RULES = (
     CandidateRule("number with single letters", "her refraction on the left is now {+2 D}", _is_number_with_letters, False),
     CandidateRule("dose", "all of the patients took {500 MG} daily", _is_dose, False),
     CandidateRule("counted term", "patients with {12 Lymphoma} cells", _is_counted_term, False),
+    CandidateRule("values of a note", "{9 14, GAD-7 11, Lexapro 10, CBT} next week", _is_measured, False),
     CandidateRule("any other place with a number", "patients of {12 Malmesbury}", lambda c: c.is_numbered_place, True),
     CandidateRule("no capital in a text that uses them", "Call {malmesbury} now", _has_no_capital, False),
     CandidateRule("public body", "patients of {World Bank} funds", _is_public_body, False),

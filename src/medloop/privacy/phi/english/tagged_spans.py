@@ -54,10 +54,12 @@ class LatinPart(NamedTuple):
     tokens: list[Token]
     text_type: str
     """See `tagger.text_type`."""
+    is_note: bool
+    """In the short words of a clinic. The tagger does not know them, so its words are looked at as those of medicine."""
 
     @property
     def is_medical(self) -> bool:
-        return self.text_type[1] != "0"
+        return self.is_note or self.text_type[1] != "0"
 
 
 class TaggedPart(NamedTuple):
@@ -178,7 +180,21 @@ def parts_of(folded: str, known: Sequence[Span]) -> Iterator[LatinPart]:
         text_type = tagger.text_type(token.word for token in tokens)
         if text_type[1] == "0" and _is_scientific(tokens):
             text_type = text_type[0] + "1"
-        yield LatinPart(start, text, tokens, text_type)
+        yield LatinPart(start, text, tokens, text_type, _is_note(tokens))
+
+
+_NOTE_WORDS = frozenset(
+    """mg mcg ml mmol iv po im sc bid tid qid qd qhs prn stat od bd tds nocte pt hx dx rx tx sx fx bp hr rr spo temp wbc hb
+    hgb plt inr crp esr egfr alt ast tsh psa bnp ecg ekg ct mri cxr echo us pe dvt mi cva tia copd uti ckd aki ca htn dm
+    afib af sob cp neg pos bilat post op postop preop pod admit discharge labs bloods culture cultures scan biopsy dose wk
+    wks yrs hba ldl hdl ef nyha gcs nihss phq gad bmi fev fvc abg ph na gtn nsaid abx ivf""".split()
+)
+
+
+def _is_note(tokens: Sequence[Token]) -> bool:
+    """A note in the short words of a clinic, with values: about medicine though no long word says so."""
+    words = {token.word.lower() for token in tokens}
+    return len(words & _NOTE_WORDS) + len(words & medical_words()) > 1 and any(token.word[0].isdigit() for token in tokens)
 
 
 def _is_scientific(tokens: Sequence[Token]) -> bool:
@@ -219,7 +235,8 @@ def _spans_of(part: LatinPart, tags: list[int]) -> Iterator[Span]:
         if tag:
             kind = TAGS[tag]
             span = _whole(part.text, tokens, first, last, kind)
-            if span and is_phi(PhiCandidate(tokens, first, last, kind, part.is_medical, mixed_case)):
+            is_medical = part.text_type[1] != "0" if kind == "NAME" else part.is_medical
+            if span and is_phi(PhiCandidate(tokens, first, last, kind, is_medical, mixed_case)):
                 yield span
         first = last + 1
 
