@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from medloop.privacy.phi import disguised, mentions
+from medloop.privacy.phi import announced, disguised, mentions
 from medloop.privacy.phi.chinese import slots, unusual
 from medloop.privacy.phi.english import tagged_spans
 from medloop.privacy.phi.english import unusual as english_unusual
@@ -23,7 +23,7 @@ from medloop.privacy.phi.normalize import fold, remove_invisible
 from medloop.privacy.phi.patterns.left_over import is_left_over
 from medloop.privacy.phi.spans import PhiSpan
 
-VERSION = "5"
+VERSION = "6"
 QUARANTINE = 0.8  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
 
 _CHINESE_WEIGHT = 1.7  # characters half as likely to be a name as those that are removed are reason enough for quarantine
@@ -32,7 +32,9 @@ _SHORT = 20_000  # characters
 MAX_CHARACTERS = 400_000  # of one text; a longer one is held without a scan
 BUDGET_S = 5.0  # processor time for all texts of one record; what is not done by then is held
 # Three letters in a row that are neither Latin, Greek (units, receptors) nor Chinese.
-_OTHER_SCRIPT = re.compile("[\u0400-\u1cff\u2c80-\u2dff\u3040-\u30ff\ua000-\ud7ff\ufb1d-\ufdff\ufe70-\ufefc]{3}")
+_OTHER_SCRIPT = re.compile(
+    "[\u0250-\u02af\u1d00-\u1dbf\u2800-\u28ff\u3100-\u312f\U0001f1e6-\U0001f1ff\u0400-\u1cff\u2c80-\u2dff\u3040-\u30ff\ua000-\ud7ff\ufb1d-\ufdff\ufe70-\ufefc]{3}"
+)
 
 
 class Unscrubbable(Exception):
@@ -179,6 +181,8 @@ def _doubts(text: PreparedText) -> Iterator[tuple[float, str]]:
     chinese_doubt = slots.doubtful(text.plain) or unusual.may_name_by_word(text.plain)
     if chinese_doubt or tagged_spans.name_may_be_left(text.plain) or english_unusual.may_open_note(text.plain):
         yield 0.85, "an ordinary word where a name is expected"
+    if announced.is_left(text.plain):
+        yield 0.85, "an identifier that is announced and was not found"
     if disguised.may_hide(text.plain):
         yield 0.95, disguised.REASON
     if not text.plain.isascii() and _OTHER_SCRIPT.search(text.plain):
