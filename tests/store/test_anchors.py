@@ -82,7 +82,7 @@ def test_a_log_that_was_made_anew_with_the_keys_does_not_fit_the_file_outside(ru
     assert run(*flag, "audit", "anchor")[0] == 0
     work(settings)
     code, output = run(*flag, "audit", "verify")
-    assert code == 0 and "1 anchors are on the chain, up to row 3" in output
+    assert code == 0 and "Anchors on the chain: 1, up to row 3" in output
     rewrite_history(settings)
     (settings.workspace.logs / "audit.anchors").unlink()
     assert run("audit", "verify")[0] == 0  # inside the workspace nothing tells
@@ -113,7 +113,7 @@ def test_the_system_log_gets_a_line_that_verify_compares(run, settings: Settings
         (tmp_path / "syslog").write_bytes(log.recv(2000) + b"\nsomething else\n" + udp.recv(2000))
     assert "<109>1 " in (tmp_path / "syslog").read_text()
     code, output = run("audit", "verify", "--against", tmp_path / "syslog")
-    assert code == 0 and "2 anchors are on the chain" in output
+    assert code == 0 and "Anchors on the chain: 2" in output
     rewrite_history(settings)
     code, output = run("audit", "verify", "--against", tmp_path / "syslog")
     assert code == 6 and "this is not the log that was anchored" in output

@@ -21,6 +21,7 @@ from medloop.contracts import Feedback
 from medloop.privacy.consent import subject_of
 from medloop.settings import Settings
 from medloop.store import audit
+from medloop.store.backup.repository import Repository
 from medloop.store.db import open_store
 from medloop.store.integrity import verify_store
 from medloop.store.records import crud, users
@@ -143,6 +144,34 @@ def test_a_second_backup_copies_only_what_is_new_and_nothing_is_readable(run: Ru
     for path in repo.rglob("*"):
         assert path.is_dir() or b"canary" not in path.read_bytes()
         assert "report" not in path.name and "weights" not in path.name
+
+
+def test_an_interrupted_backup_does_not_count_and_the_next_one_goes_on(run: Run, clinic, tmp_path: Path, monkeypatch) -> None:
+    repo = tmp_path / "repo"
+
+    def die(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Repository, "write_manifest", die)
+        assert run("--home", clinic.home, "backup", "create", repo).code == 130
+    assert len(run("--home", clinic.home, "backup", "list", repo).out.splitlines()) == 1  # only the heading
+    made = json.loads(run("--home", clinic.home, "backup", "create", repo, "--json").out)
+    assert made["new_bytes"] < made["bytes"] - 3 * 2**20  # the model was there already
+    assert run("--home", clinic.home, "backup", "verify", repo).code == 0
+    assert not list(clinic.home.glob(".database*"))
+
+
+def test_old_backups_are_deleted_with_what_only_they_need(run: Run, clinic, tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    for n in range(3):
+        (clinic.workspace.reports / "changes.bin").write_bytes(os.urandom(2**20) + bytes([n]))
+        assert run("--home", clinic.home, "backup", "create", repo).code == 0
+    pruned = run("--home", clinic.home, "backup", "prune", "--keep", "1", repo)
+    assert pruned.code == 0 and "Backups deleted: 2" in pruned.out and "Space freed: 0.0" not in pruned.out
+    assert len(run("--home", clinic.home, "backup", "list", repo).out.splitlines()) == 2
+    assert run("--home", clinic.home, "backup", "verify", repo).code == 0
+    assert run("--home", clinic.home, "backup", "prune", "--keep", "0", repo).code == 2
 
 
 def test_damage_and_a_wrong_key_are_told(run: Run, clinic, tmp_path: Path) -> None:

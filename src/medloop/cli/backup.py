@@ -10,10 +10,11 @@ from medloop.errors import ConfigError, IntegrityError, ResultError
 from medloop.jobs.affected import QueuedJobs
 from medloop.loop.restore import restore_workspace
 from medloop.settings import Settings
+from medloop.store.anchors import is_configured, write_anchors
 from medloop.store.audit_trail import actor
 from medloop.store.backup.contracts import BackupManifest
 from medloop.store.backup.create import check_place, create_backup
-from medloop.store.backup.repository import Repository, damaged_files, is_repository, load_backup_key, open_repository
+from medloop.store.backup.repository import Repository, damaged_files, is_repository, load_backup_key, open_repository, prune
 from medloop.store.db import open_store
 
 backup_app = typer.Typer(no_args_is_help=True, help="Back up the workspace while it is in use; list and verify backups.")
@@ -51,10 +52,12 @@ def create(folder: Folder = None, json_: ui.AsJson = False) -> None:
             manifest = create_backup(store, repository, actor=actor(), progress=bar.update)
     if json_:
         ui.say_json(_summary(manifest))
+        _anchor(settings)
         return
-    ui.say(f"Backup {manifest.backup_id}: {len(manifest.files):,} files and the database, {_size(manifest.bytes)}.")
+    ui.say(f"Backup {manifest.backup_id}: the database and {len(manifest.files):,} file(s), {_size(manifest.bytes)}.")
     ui.say(f"New in {ui.shown(place)}: {_size(manifest.new_bytes)}. The audit log had {manifest.database.audit_rows:,} rows.")
     _say_gaps(manifest)
+    _anchor(settings)
 
 
 @backup_app.command("list")
@@ -107,6 +110,24 @@ def verify(
         raise IntegrityError(f"{count:,} file(s) of the backups are damaged", "Restore another backup, and make a new one")
 
 
+@backup_app.command("prune")
+def prune_backups(
+    keep: Annotated[int, typer.Option(min=1, help="Number of newest backups that stay.")],
+    folder: Folder = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Delete old backups, and everything in the folder that no other backup needs. Cannot be undone.
+
+    Old backups hold the files of people who were erased since, for whoever has the backup key.
+
+    Example:  medloop backup prune --keep 14 /mnt/backups/clinic
+    """
+    removed, freed = prune(_open(folder, key_file), keep)
+    ui.say(f"Backups deleted: {len(removed):,}. Space freed: {_size(freed)}.")
+    for backup_id in removed:
+        ui.say(f"  {backup_id}")
+
+
 def restore(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the backups.")],
     target: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty folder for the workspace.")],
@@ -144,6 +165,16 @@ def restore(
     _say_gaps(manifest)
     if not all(proof.complete for proof in result.erased):
         raise ResultError("An erasure could not be repeated completely", "Run in the workspace: medloop erase --replay")
+
+
+def _anchor(settings: Settings) -> None:
+    """If there are places for anchors of the audit log, a backup is a good moment for one."""
+    if not is_configured(settings):
+        return
+    with open_store(settings) as store:
+        results = write_anchors(store, actor=actor())
+    if failed := [result.place for result in results if result.problem is not None]:
+        raise ResultError(f"The backup is made, but {', '.join(failed)} did not get the anchor", "Run: medloop audit anchor")
 
 
 def _folder(settings: Settings, given: Path | None) -> Path:

@@ -210,10 +210,10 @@ def _say_intact(report: IntegrityReport) -> None:
     lag = report.audit.rows - (report.audit.head_seq or 0)
     ui.say(f"The audit log is intact: {report.audit.rows:,} rows" + (f" (the head file lags by {lag})" if lag else "") + ".")
     ui.say(f"Newest hash {report.audit.last_hash}")
-    ui.say(f"{report.rows.checked:,} rows of users, feedback, incidents, consents and other tables fit their MAC.")
+    ui.say(f"Rows that fit their MAC (users, feedback, incidents, consents and others): {report.rows.checked:,}.")
     if report.anchors.checked:
         stamped = f", {report.anchors.stamped:,} with a signed timestamp" if report.anchors.stamped else ""
-        ui.say(f"{report.anchors.checked:,} anchors are on the chain, up to row {report.anchors.newest:,}{stamped}.")
+        ui.say(f"Anchors on the chain: {report.anchors.checked:,}, up to row {report.anchors.newest:,}{stamped}.")
     if report.restored:
         note = report.restored
         ui.say(f"Restored by {note.actor} at {note.timestamp} from backup {note.backup}, with {note.rows:,} rows of the log.")

@@ -188,6 +188,28 @@ def load_backup_key(settings: Settings, *, key_file: Path | None = None, create:
     return create_key_file(path), True
 
 
+def prune(repository: Repository, keep: int) -> tuple[list[str], int]:
+    """Remove all but the newest backups, then the chunks that no backup needs; returns their ids and how many bytes are free.
+
+    After a kill, chunks that nobody needs are left; the next call removes them.
+    """
+    with repository.locked():
+        ids = repository.ids()
+        old, needed = ids[:-keep], set[str]()
+        for backup_id in ids[-keep:]:  # reads all that stay before the first is removed: damage stops it
+            manifest = repository.manifest(backup_id)
+            needed.update(chunk for file in (manifest.database.dump, *manifest.files) for chunk in file.chunks)
+        freed = 0
+        with explain_os_errors(repository.folder, writing=True):
+            for backup_id in old:
+                (repository.folder / "manifests" / f"{backup_id}.backup").unlink()
+            for path in (repository.folder / "chunks").glob("*/*"):
+                if path.name not in needed:
+                    freed += path.stat().st_size
+                    path.unlink()
+    return old, freed
+
+
 def damaged_files(repository: Repository, files: Sequence[BackupFile]) -> Iterator[tuple[BackupFile, str | None]]:
     """Each file with what is wrong with it in the repository, or None."""
     for file in files:
