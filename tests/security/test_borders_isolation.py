@@ -4,11 +4,13 @@ import ast
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from medloop.feedback.submit.scan_workers import ScanWorkers
+from medloop.isolation import isolated
 from medloop.jobs.periodic import command_in_a_process
 from medloop.jobs.supervisor import start_worker
 
@@ -53,6 +55,17 @@ def test_python_m_medloop_in_a_workspace_does_not_run_its_yaml_py(planted):
     (settings.home / "json.py").unlink()  # Python itself imports this before we are asked
     environ = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
     subprocess.run([sys.executable, "-m", "medloop", "config", "show"], env=environ, check=True, capture_output=True)
+    assert not marker.exists()
+
+
+def test_neither_programs_nor_libraries_are_looked_for_in_the_workspace(planted):
+    settings, marker = planted
+    (settings.home / "git").write_text(f"#!/bin/sh\ntouch {marker}\n")
+    (settings.home / "git").chmod(0o700)
+    environ = isolated({"PATH": f":.:{settings.home}", "LD_LIBRARY_PATH": f":{settings.home}:/usr/lib:", "PYTHONPATH": ""})
+    assert environ == {"LD_LIBRARY_PATH": "/usr/lib", "PYTHONSAFEPATH": "1"}
+    with suppress(FileNotFoundError):
+        subprocess.run(["git", "--version"], env=environ, cwd=settings.home, check=False)
     assert not marker.exists()
 
 

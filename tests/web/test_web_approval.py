@@ -57,6 +57,8 @@ def test_one_admin_alone_gets_into_no_account_that_reads_text(browse, store):
 def test_a_second_admin_approves_and_both_are_in_the_log(browse, store, second):
     password = secret(browse("admin").post("/web/users", name="new", role="clinician").text)
     user = users.get_user(store, "new")
+    assert "Accounts that wait for your approval: 1" in second.get("/web/").text
+    assert "wait for your approval" not in browse("admin").get("/web/").text
     assert "requested by admin" in second.get("/web/users?state=waits").text
     changed = second.post(f"/web/users/{user.user_id}/approve", role="annotator")  # not what is asked for now
     assert changed.status_code == 403 and users.get_user(store, "new").waits

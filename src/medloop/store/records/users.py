@@ -131,6 +131,11 @@ def list_users(store: Store) -> list[User]:
         return [_user(row) for row in conn.execute(select(users).order_by(users.c.id)).all()]
 
 
+def count_waiting(store: Store, *, not_by: str) -> int:
+    """Users whose role waits for a second admin, without those that this admin has asked for."""
+    return sum(user.waits and not user.disabled and user.requested_by != not_by for user in list_users(store))
+
+
 def names(store: Store) -> dict[str, str]:
     """The name of each user by id."""
     return {user.user_id: user.name for user in list_users(store)}
