@@ -35,8 +35,9 @@ def pending(store: Store, folder: Path) -> Iterator[ErasurePlan]:
     for path in sorted(folder.glob(f"*{PENDING}")):
         name = path.name.removesuffix(PENDING)
         cipher = _cipher(store, name)
-        if cipher is None:
-            continue  # finished: only the file was left, by a kill or by a backup
+        if cipher is None:  # finished: only the files were left, by a kill or by a backup
+            _delete_files(folder, name)
+            continue
         try:
             plain = unseal(cipher, base64.b64decode(path.read_bytes()), name.encode())
         except FileNotFoundError:
@@ -49,6 +50,10 @@ def pending(store: Store, folder: Path) -> Iterator[ErasurePlan]:
 def remove(store: Store, folder: Path, erasure_id: str) -> None:
     """Destroy the key of a journal, then delete its files."""
     erasing.destroy_keys(store, [_leaf(erasure_id)])
+    _delete_files(folder, erasure_id)
+
+
+def _delete_files(folder: Path, erasure_id: str) -> None:
     for ending in (".files.jsonl", PENDING):
         workspace_scan.remove(folder / f"{erasure_id}{ending}")
 
