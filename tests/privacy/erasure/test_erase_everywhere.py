@@ -23,6 +23,7 @@ from medloop.testing.teacher_server import TeacherServer
 from medloop.web.app import create_app
 
 WHO, YES = "patient 4711", ["training"]
+PASSWORD = "ottercello violetmarsh 92kT"
 
 
 def send(client: TestClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -35,6 +36,8 @@ def send_records(settings: Settings) -> None:
     """A trace, a rating with a critical flag, a choice, a correction and an import, all about one person; and others' choices."""
     with open_store(settings) as store:
         key = users.new_key(store, users.add_user(store, "program", "engineer", actor="test"), actor="test")
+        for name in ("ann", "ben"):
+            users.add_user(store, name, "admin", password=PASSWORD, actor="test")
     with TestClient(create_app(settings, supervise=False), base_url="http://127.0.0.1") as client:
         client.headers["Authorization"] = f"Bearer {key}"
         turns = [{"role": "user", "content": told("back")}, {"role": "assistant", "content": "Rest a while."}]
@@ -83,7 +86,7 @@ def send_records(settings: Settings) -> None:
         assert work(filed["job_id"], settings).state == "succeeded"
 
 
-def run(settings: Settings, *words: object) -> str:
+def run(settings: Settings, *words: object, text: str = "") -> str:
     flags = [
         "--home",
         settings.home,
@@ -96,7 +99,7 @@ def run(settings: Settings, *words: object) -> str:
         "--set",
         "offline=true",
     ]
-    done = CliRunner().invoke(app, [str(word) for word in (*flags, *words)], env={"DEEPSEEK_API_KEY": "k"})
+    done = CliRunner().invoke(app, [str(word) for word in (*flags, *words)], env={"DEEPSEEK_API_KEY": "k"}, input=text)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, done.output
@@ -167,7 +170,9 @@ def test_after_erasure_no_byte_of_it_is_left_anywhere(tmp_path: Path) -> None:
     before = traces_of(home)
     for stage in ("data/raw", "data/processed", "data/feedback", "data/preferences", "data/rl", "reports/inspect"):
         assert any(name.startswith(stage) for name in before), (stage, before)
-    output = run(settings, "erase", "--subject", WHO, "--reason", "asked on 3 May")
+    asked = run(settings, "erase", "--subject", WHO, "--reason", "asked on 3 May", "--user", "ann", text=f"{PASSWORD}\n")
+    request = next(word for word in asked.split() if word.startswith("ereq_"))
+    output = run(settings, "erase", "--approve", request, "--user", "ben", text=f"{PASSWORD}\n")
     assert traces_of(home) == [] and ": complete" in output and ": 0 hits" in output
     for name in ("first", "second", "rm"):
         assert f"/{name}: trained on erased data" in output, output
