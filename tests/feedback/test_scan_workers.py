@@ -1,5 +1,6 @@
 """Long texts of a server: scanned in other processes, callers in turn, held where a scan fails."""
 
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from medloop.feedback.submit.doubt import doubt_about
+from medloop.feedback.submit.scan_process import ScanProcess
 from medloop.feedback.submit.scan_workers import ScanWorkers
 from medloop.store.records.fair_threads import FairThreads
 from medloop.store.records.write_request import OverloadedError
@@ -37,6 +39,17 @@ def test_a_worker_that_is_late_or_dies_means_held_and_is_replaced(workers: ScanW
     broken = workers.doubt_about([CLEAN])
     assert broken is not None and broken.reasons == ("a scan that broke off",)
     assert workers.doubt_about([CLEAN]) is None
+
+
+def test_a_worker_that_stops_in_the_middle_of_a_batch_is_late() -> None:
+    worker = ScanProcess(Path("none"))
+    try:
+        assert worker.ask([("a",), ("b",)], 60) == [None, None]
+        worker.process.send_signal(signal.SIGSTOP)
+        with pytest.raises(TimeoutError):
+            worker.ask([("a",)], 0.2)
+    finally:
+        worker.end()
 
 
 def test_short_records_are_scanned_together_and_a_broken_worker_is_replaced(workers: ScanWorkers) -> None:

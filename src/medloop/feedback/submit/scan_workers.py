@@ -6,26 +6,19 @@
 
 Long records have processes of their own, which give way to everything else on the machine: a text can take seconds. Short ones
 have one or two others and are sent to them some at a time, senders in turn. A worker that does not answer within `limit_s` is
-killed and replaced, and the record is held, as it is when a worker breaks. A worker gets texts and returns doubts as JSON lines
-through pipes, and ends by itself when its server is gone.
+killed and replaced, and the record is held, as it is when a worker breaks.
 """
 
-import gc
-import json
 import os
-import select
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from medloop.feedback.submit.doubt import Doubt, doubt_about
-from medloop.isolation import isolated, python_command
-from medloop.privacy.phi import allowed
+from medloop.feedback.submit.doubt import Doubt
+from medloop.feedback.submit.scan_process import Records, ScanProcess
 from medloop.store.records.fair_threads import FairQueue
 
 WORKERS = 2  # for long records; each takes 90 MB
@@ -34,47 +27,8 @@ LIMIT_S = 15.0  # for one record; the scan itself gives up after 5 seconds of pr
 NICE = 10  # of processes that scan long texts
 BATCH_CHARACTERS = 4000  # of short records that are sent together: at most 50 ms of work
 MAX_WAITING = 1024  # short records
-Records = Sequence[Sequence[str]]
 _TOO_LONG = Doubt(1.0, ("a text that takes too long to scan",))
 _BROKEN = Doubt(1.0, ("a scan that broke off",))
-
-
-class ScanProcess:
-    """One worker."""
-
-    def __init__(self, allow_file: Path, nice: int = 0) -> None:
-        self.process = subprocess.Popen(
-            python_command(__name__, str(allow_file), str(nice)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            cwd=Path(sys.prefix), env=isolated(os.environ),
-        )  # fmt: skip
-
-    def ask(self, records: Records, limit_s: float) -> list[Doubt | None]:
-        """A doubt about each record; TimeoutError or another OSError when the process is late or gone."""
-        assert self.process.stdin and self.process.stdout
-        lines = [json.dumps(list(texts)).encode() + b"\n" for texts in records]
-        try:
-            self.process.stdin.write(b"".join(lines))
-            self.process.stdin.flush()
-            poll = select.poll()  # select() cannot watch as many files as a busy server has open
-            poll.register(self.process.stdout, select.POLLIN)
-            if not poll.poll(1000 * limit_s):
-                raise TimeoutError
-            return [_doubt(self.process.stdout.readline()) for _ in records]
-        except ValueError as error:  # a closed pipe, half a line
-            raise OSError(str(type(error))) from None
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with suppress(OSError):
-                assert pipe
-                pipe.close()
-
-
-def _doubt(line: bytes) -> Doubt | None:
-    value = json.loads(line)
-    return None if value is None else Doubt(value[0], tuple(value[1]))
 
 
 class ScanWorkers:
@@ -163,21 +117,3 @@ class ScanWorkers:
 
 def _fill_a_batch(items: list[Records]) -> bool:
     return sum(len(text) for records in items for texts in records for text in texts) >= BATCH_CHARACTERS
-
-
-def main() -> None:
-    """The worker: one record a line in, one doubt a line out, until the pipe ends."""
-    allowed.use(Path(sys.argv[1]))
-    os.nice(int(sys.argv[2]))
-    doubt_about(["warm"])  # the word lists take a second, and are never freed: the garbage collector need not walk them
-    gc.collect()
-    gc.freeze()
-    for line in sys.stdin.buffer:
-        doubt = doubt_about(json.loads(line))
-        answer = None if doubt is None else [doubt.value, list(doubt.reasons)]
-        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
-        sys.stdout.buffer.flush()
-
-
-if __name__ == "__main__":
-    main()
