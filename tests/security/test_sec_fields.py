@@ -61,10 +61,11 @@ def test_neither_headers_nor_paths_nor_cookies_become_sql(world: World) -> None:
 
     def in_once(text: str):
         body = {
-            "session_id": text,
-            "agent_name": text,
+            "session_id": "s",
+            "agent_name": "a",
             "user_query": text,
             "agent_response": text,
+            "comments": text,
             "thumb": "up",
         }
         header = [(b"idempotency-key", ascii_of(text)), (b"authorization", f"Bearer {world.keys['engineer']}".encode())]
