@@ -218,6 +218,16 @@ def test_no_key_speaks_for_annotators_and_no_person_for_another(clinic: Clinic, 
         users.new_key(clinic.store, clinic.users[owner], speaks_for=[clinic.users[named]], actor="t")
 
 
+def test_a_clinician_whom_no_second_admin_approved_has_no_voice(clinic: Clinic) -> None:
+    """Otherwise one admin could invent clinicians and let a key speak for them."""
+    invented = users.add_user(clinic.store, "dr-invented", "clinician", actor=clinic.users["root"].user_id)
+    assert invented.waits
+    with pytest.raises(users.InputError, match="not approved yet"):
+        users.new_key(clinic.store, clinic.users["bot"], speaks_for=[invented], actor="t")
+    weights = {row["name"]: row["weight"] for row in clinic.call("bot", "GET", "/rlhf/raters").json()}
+    assert weights["dr-invented"] < weights["ann"] < weights["dr-wu"]
+
+
 def test_annotators_judge_only_what_the_queue_shows_them(clinic: Clinic) -> None:
     texts = {"session_id": "s1", "agent_name": "triage", "user_query": "question 1", "agent_response": "answer 1"}
     assert clinic.call("ann", "POST", "/rlhf/feedback", **texts, thumb="up").status_code == 422

@@ -92,3 +92,17 @@ def test_without_evidence_the_role_decides_and_nobody_is_certain() -> None:
 def test_where_nobody_agrees_with_anybody_nobody_gains_weight() -> None:
     votes = simulate({f"r{n}": 0.5 for n in range(3)}, units=2000)
     assert max(skill.weight for skill in skills(votes).values()) <= UNKNOWN_WEIGHT
+
+
+def test_annotators_who_agree_with_each_other_do_not_vote_clinicians_down() -> None:
+    """Three of five judge each unit: often two hostile annotators against one clinician."""
+    rng, votes = np.random.default_rng(3), Votes()
+    for unit in range(600):
+        truth = bool(rng.random() < 0.5)
+        told = {name: truth == (rng.random() < (0.9 if name in ("li", "wu") else 0.1)) for name in ("li", "wu", "h1", "h2", "h3")}
+        some = [str(name) for name in rng.permutation(list(told))[:3]]
+        votes.add_unit([mark(unit * 10 + n, name, told[name]) for n, name in enumerate(some)])
+    found = skills(votes, li=CLINICIAN, wu=CLINICIAN, h1=ANNOTATOR, h2=ANNOTATOR, h3=ANNOTATOR)
+    assert (
+        found["li"].weight > 1 and found["wu"].weight > 1 and found["h1"].weight == found["h2"].weight == found["h3"].weight == 0
+    )

@@ -8,7 +8,8 @@
 Dawid and Skene (1979) with two rates a rater (how often they see a good answer, how often a bad one), fitted by EM. Three things
 keep it honest. A rater is compared with the others only, never with a majority that they are part of. Where the truth is known (a
 senior settled the item, or it was put into the queue to check raters), it is the truth that counts. And a rater starts with what
-their role is worth: a clinician as if 20 earlier judgements were known, 16 of them right. Agreement that chance explains is worth
+their role is worth, a clinician as if 20 earlier judgements were known and 16 of them right, and is measured only by others of at
+least that standing: annotators who agree with each other do not vote clinicians down. Agreement that chance explains is worth
 nothing, so whoever likes everything ends at 0.5. The accuracy is one standard error below the estimate: doubt lowers a weight.
 
 Evidence ages: a judgement counts half after the rater's next 200. After an alarm of drift only later judgements count, and the
@@ -118,13 +119,15 @@ def estimate(votes: Votes, priors: Mapping[str, Prior], drifted: Mapping[str, in
     start = np.array(earlier, dtype=np.float64).reshape(-1, 2)
     rates = np.repeat((start[:, :1] / start.sum(axis=1, keepdims=True)), 2, axis=1)  # (raters, [bad, good])
     error: Floats = np.zeros(len(names))
+    standing, probability = start[:, 0] / start.sum(axis=1), np.zeros(len(votes.rater))
     table = _Table.of(votes, {votes.raters[name]: row for name, row in drifted.items() if name in votes.raters})
     for _ in range(ROUNDS if len(table.rater) else 0):
-        before, (rates, error) = rates, table.fit(table.expected(rates), start)
+        before, probability = rates, table.expected(rates, standing)
+        rates, error = table.fit(probability, start)
         if np.abs(rates - before).max() < 1e-4:
             break
     known = table.truth >= 0
-    masks = (table.age > 0, known, known & (table.truth == table.liked))
+    masks = ((table.age > 0) & (np.abs(probability - 0.5) > 1e-12), known, known & (table.truth == table.liked))
     shared, checked, right = (np.bincount(table.rater[mask], minlength=len(names)) for mask in masks)
     accuracy = np.clip(rates.mean(axis=1) - error, LEAST, MOST)
     return {
@@ -158,11 +161,15 @@ class _Table:
                 age[own[(kind[own] == 1) & (row[own] <= drifted[int(number)])]] = 0.0
         return cls(rater, unit, liked, truth, age)
 
-    def expected(self, rates: Floats) -> Floats:
-        """For each vote, the probability that its unit is good according to everybody else, or to the truth."""
+    def expected(self, rates: Floats, standing: Floats) -> Floats:
+        """For each vote, the probability that its unit is good according to others of at least its rater's standing, or to the
+        truth; one half where there are none."""
         bad, good = np.where(rates.mean(axis=1, keepdims=True) > 0.5, rates, 0.5)[self.rater].T  # nobody is turned round
         own = np.where(self.liked == 1, np.log(good / (1 - bad)), np.log((1 - good) / bad)) * (self.age > 0)
-        others = np.bincount(self.unit, weights=own)[self.unit] - own
+        mine, others = standing[self.rater], np.zeros(len(own))
+        for level in np.unique(mine):
+            heard = np.where(mine >= level, own, 0.0)
+            others = np.where(mine == level, np.bincount(self.unit, weights=heard)[self.unit] - own, others)
         probability = 1 / (1 + np.exp(-np.clip(others, -30, 30)))
         return np.where(self.truth >= 0, self.truth, probability)
 
@@ -196,5 +203,5 @@ def measure_skill(store: Store) -> dict[str, RaterSkill]:
     for kind in ("feedback", "preference"):
         for _, unit in marks.marks_by_unit(store, kind):
             votes.add_unit(list({mark.rater: mark for mark in unit}.values()))  # the latest of each rater
-    priors = {user.user_id: PRIORS.get(user.role, UNKNOWN) for user in list_users(store)}
+    priors = {user.user_id: UNKNOWN if user.waits else PRIORS.get(user.role, UNKNOWN) for user in list_users(store)}
     return estimate(votes, priors, tracker.drift_rows())
