@@ -119,7 +119,8 @@ def estimate(votes: Votes, priors: Mapping[str, Prior], drifted: Mapping[str, in
     start = np.array(earlier, dtype=np.float64).reshape(-1, 2)
     rates = np.repeat((start[:, :1] / start.sum(axis=1, keepdims=True)), 2, axis=1)  # (raters, [bad, good])
     error: Floats = np.zeros(len(names))
-    standing, probability = start[:, 0] / start.sum(axis=1), np.zeros(len(votes.rater))
+    probability: Floats = np.zeros(len(votes.rater))
+    standing = start[:, 0] / start.sum(axis=1)
     table = _Table.of(votes, {votes.raters[name]: row for name, row in drifted.items() if name in votes.raters})
     for _ in range(ROUNDS if len(table.rater) else 0):
         before, probability = rates, table.expected(rates, standing)
@@ -166,7 +167,8 @@ class _Table:
         truth; one half where there are none."""
         bad, good = np.where(rates.mean(axis=1, keepdims=True) > 0.5, rates, 0.5)[self.rater].T  # nobody is turned round
         own = np.where(self.liked == 1, np.log(good / (1 - bad)), np.log((1 - good) / bad)) * (self.age > 0)
-        mine, others = standing[self.rater], np.zeros(len(own))
+        mine = standing[self.rater]
+        others: Floats = np.zeros(len(own))
         for level in np.unique(mine):
             heard = np.where(mine >= level, own, 0.0)
             others = np.where(mine == level, np.bincount(self.unit, weights=heard)[self.unit] - own, others)
