@@ -35,12 +35,13 @@ _EPONYM_BEFORE = re.compile(
     re.I,
 )
 _ILLNESS = re.compile(
-    r"...(?:itis|osis|emia|aemia|omas?|opathy|penia|algia|ectomy|otomy|oscopy|uria|plegia|megaly|plasty|rrh[eo]+a|stenosis|cytosis|graphy|coccus|cillin|mycin|statin|sartan|prazole|azole|dipine|zepam|oxacin"
+    r"^(?:immuno|neuro|cardio|gastro|hepato|nephro|osteo|arthro|ha?emo|hyper|hypo|peri|intra|extra|trans|supra|infra|anti|post|poly|normo|tachy|brady|micro|macro|mid|retro|endo|electro|radio|thrombo|broncho|pneumo|psycho|physio|laparo|cysto)"
+    r"[a-z]{4,}$|...(?:itis|osis|emia|aemia|omas?|opathy|penia|algia|ectomy|otomy|oscopy|uria|plegia|megaly|plasty|rrh[eo]+a|stenosis|cytosis|graphy|coccus|cillin|mycin|statin|sartan|prazole|azole|dipine|zepam|oxacin"
     # stems of international drug names
     r"|[nltzxr]umab|[xzmo]umab|[tcvnzlx]i?mab|tinib|rafenib|ciclib|parib|zomib|degib|lisib|metinib|citinib|brutinib|siran|mersen|gliflozin|gliptin|glutide|glitazone|gliptins|statins|lukast|triptan|setron|gepant|caftor|copan"
     r"|limus|fungin|penem|bactam|cycline|asone|solone|sonide|terol|tropium|prost|dronate|xaban|gatran|parin|teplase|semide|thiazide|fibrate|zolam|barbital|triptyline|oxetine|pramine|peridone|peridol|azepine|zapine|caine"
     r"|curium|stigmine|profen|coxib|fenac|oxicam|codone|morphone|fentanil|nacin|tidine|prazoles|nidazole|bendazole|oquine|micin|vudine|navir|tegravir|buvir|asvir|previr|ciclovir|platin|rubicin|taxel|tecan|citabine"
-    r"|trexate|mustine|lidomide|poetin|grastim|cept|kinra|relix|relin|pressin|afil|dopa|giline|canazole|terone|estrel|estradiol)$"
+    r"|trexate|mustine|lidomide|poetin|grastim|cept|kinra|relix|relin|pressin|afil|dopa|giline|canazole|terone|estrel|estradiol|ically|ularly|iently|vitis|nosing)$"
 )
 _WORT = re.compile(r"['’]?s? [Ww]ort\b")
 _ABBREVIATION = re.compile("[A-Z]{2,5}")
@@ -97,6 +98,10 @@ def is_added(word: str) -> bool:
     return word.lower() in _added.english
 
 
+def _is_illness(word: str) -> bool:
+    return _ILLNESS.search(word) is not None and not lists.is_listed(word, lists.NAMES)
+
+
 def is_term(text: str, span: Span) -> bool:
     """Whether the span of a folded text is nothing but allowed terms."""
     start, end, kind = span
@@ -113,10 +118,13 @@ def is_term(text: str, span: Span) -> bool:
     if _TERM_NOUN.match(text, end):
         return not _TITLE.match(phrase)
     words = _WORD.findall(phrase)
+    if text[start:end].islower() and len(words) > 1 and any(map(medical.__contains__, words)):
+        if all(word in medical or lists.tier(word) in lists.ORDINARY for word in words):
+            return True  # "kidney stone", "lisfranc joint space" in a text without capitals
     if words and "-" in text[max(0, start - 1) : end + 1] and _is_double_eponym(text, start, end):
         return True
     if not words or not (
-        _ILLNESS.search(words[0])
+        _is_illness(words[0])
         or words[0] in medical
         or words[0] in _JOINTS
         or words[0] in lists.eponyms()
@@ -126,7 +134,7 @@ def is_term(text: str, span: Span) -> bool:
     unknown = [
         word
         for word in words
-        if not _ILLNESS.search(word) and word not in medical and word not in added.english and word not in _JOINTS
+        if not _is_illness(word) and word not in medical and word not in added.english and word not in _JOINTS
     ]
     if len(unknown) == len(words) or all(word in _JOINTS for word in words):
         return all(word in lists.eponyms() for word in words) and _beside_eponym(text, start, end)

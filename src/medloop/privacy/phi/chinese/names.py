@@ -156,7 +156,8 @@ def _choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool)
     names, nearest = list[tuple[int, int]](), 0.0
     for start, end, best in spans:
         threshold = _threshold(text, start, end, in_record)
-        if best >= threshold or (best >= _LIKELY and _opens_note(text, start, end)):
+        likely = _SURE if text[end : end + 1] in _SIGNS else _LIKELY
+        if best >= threshold or (best >= likely and _opens_note(text, start, end)):
             names.append((start, end))
         elif end - start > 1:
             is_known = is_term(text, (start, end, "NAME"))

@@ -28,7 +28,7 @@ _START = r"(?:^|(?<=[。！？!?;\n:,、\s(（\"“@]))"
 _DOTTED = re.compile(
     rf"(?P<name>[{_HAN}]{{1,6}}(?:-[{_HAN}]{{1,6}})?(?:[{_DOT}][{_HAN}]{{1,8}}){{1,3}})(?=[,。;:、()（）\s\"”]|$)"
 )
-_NOT_DOTTED = re.compile("综合征|综合症|病|征|试验|现象|反应|手术|评分|法$|量表|分级|骨折|疗法|[药片]")
+_NOT_DOTTED = re.compile("综合征|综合症|病|征|试验|现象|反应|手术|评分|法$|量表|分级|骨折|疗法|[药片汤丸散膏方饮]")
 # Parts of the names of other peoples of China; one of them in a run of such syllables is enough.
 _PEOPLES = (
     "买买提|麦麦提|艾合买提|热西提|吐尔|古丽|买合|木提|提江|依江|别克|汗孜|尼亚孜|努尔|阿卜|阿不|阿依|帕提|再娜|玉素|卡迪|艾尔|肉孜|热依|迪力|木拉|米热|艾力|巴依|哈力|吾买|萨拉|沙吾|赛买"
@@ -153,7 +153,10 @@ def _find_latin(text: str) -> Iterator[tuple[int, int]]:
         if _is_foreign_word(match["name"]) and not _TERM_BEHIND.match(text, match.end()):
             yield match.span("name")
     for match in _WITH_LATIN.finditer(text):
-        word = (match["first"] or match["last"]).lower()
+        word = match["first"] or match["last"]
+        if word[1:] != word[1:].lower():
+            continue
+        word = word.lower()
         if word not in medical_words() and (is_listed(word, NAMES) or tier(word) not in ORDINARY):
             yield match.span("name" if match["first"] else "name2")
 
