@@ -134,7 +134,7 @@ def test_an_erasure_that_comes_after_the_last_check_waits_for_the_dataset(
         assert not began.wait(1.0), "the erasure did not wait"
 
     monkeypatch.setattr(from_feedback, "_check_none_erased", last_check)
-    monkeypatch.setattr(erasing, "remove_rows", lambda *args: began.set() or remove(*args))
+    monkeypatch.setattr(erasing, "remove_rows", lambda *args, **more: began.set() or remove(*args, **more))
     with open_store(sqlite_settings) as store:
         crud.add(store, make_records(), actor="test")
         built = build(store, FeedbackConfig(), seed=7, actor="test")
