@@ -28,5 +28,15 @@ def test_wrong_triage_is_checked_at_every_step_and_other_measures_when_they_get_
     assert checks(monkeypatch, "copied", values) == [False, False, True, False, False, False, True]
 
 
+def test_after_a_check_with_worse_triage_the_next_step_is_checked_too():
+    judge = SimpleNamespace(bounds=lambda: {"overtriage": 0.1, "copied": 0.1})
+    screen = {"first": {"overtriage": (0.03, 0.0), "copied": (0.0, 0.0)}, "last": {}, "early": 0, "due": False}
+    state: Any = SimpleNamespace(saved={"screen": screen}, plan=SimpleNamespace(audit=judge))
+    audit.keep_watch(state, {"overtriage": 0.07, "copied": 0.5})
+    assert not screen["due"]
+    audit.keep_watch(state, {"overtriage": 0.1})
+    assert screen["due"]
+
+
 def test_checks_that_are_brought_forward_are_as_many_as_planned_ones(monkeypatch):
     assert sum(checks(monkeypatch, "undertriage", [0.1, *[0.5] * 9])) == 4

@@ -41,6 +41,7 @@ def check_held_out(state: TrainState, *, first: bool = False, with_kl: bool = Fa
             ended = audit.answer_alarm(state, result.alarms)
         else:
             audit.mark_good(state)
+            audit.keep_watch(state, result.measures)
     else:
         audit.mark_good(state)
     state.log("HELD_OUT", avg_reward=summary["reward"], extra=extra)
