@@ -16,7 +16,7 @@ from medloop.teacher.judge_items import JudgeItem
 from medloop.testing.teacher_faults import CATALOGUE, ServerFault
 from medloop.testing.teacher_server import TeacherServer
 
-KEY = "sk-7f3c1e9a5b2d4806a1c3e5f7091b2d4f"
+KEY = "sk-" + "7f3c1e9a5b2d4806a1c3e5f7091b2d4f"
 QUESTION = "My head hurts, what now?"
 ANSWER = "A headache is usually due to stress. Please rest and drink water. See a doctor if it lasts. I understand the worry."
 HONEST_SCORE = 1.0  # of the loopback teacher for this answer

