@@ -39,7 +39,7 @@ def create_backup(
     """Back up the workspace of an open store. Others may write to it all the time."""
     check_place(store.settings, repository.folder)
     now = utc_now()
-    backup_id = f"bk_{now:%Y%m%dT%H%M%SZ}_{secrets.token_hex(3)}"
+    backup_id = f"bk_{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03}Z_{secrets.token_hex(3)}"  # in the order of time
     with repository.locked():
         known = repository.newest()
         with store.write() as conn:  # before the snapshot: what is restored from it knows of its backup

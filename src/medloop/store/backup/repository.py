@@ -37,7 +37,7 @@ CHUNK_BYTES = 2**20
 SEALED_BYTES = len(FORMAT) + NONCE_BYTES + 16  # what encryption adds to a chunk
 ABOUT = "medloop-backups.json"
 KEYS = "keys.sealed"
-_ID = re.compile(r"bk_\d{8}T\d{6}Z_[0-9a-f]{6}")
+_ID = re.compile(r"bk_\d{8}T\d{9}Z_[0-9a-f]{6}")
 
 
 class Repository:
