@@ -32,6 +32,7 @@ def databases(request: pytest.FixtureRequest) -> tuple[Settings, str]:
     return request.getfixturevalue("postgres_settings"), f"postgresql+psycopg://postgres@/{name}?host={server.folder}"
 
 
+@pytest.mark.slow
 def test_a_server_under_load_is_backed_up_killed_and_restored_elsewhere(databases, tmp_path: Path) -> None:
     settings, empty = databases
     url = settings.database.url.get_secret_value()
