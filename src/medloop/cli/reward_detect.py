@@ -51,8 +51,8 @@ def detect(
             if json_:
                 typer.echo(canonical_json(_json(line, urgency)))
             elif len(rows) < SHOWN:
-                found = "; ".join(_evidence(urgency, line.question))
-                rows.append((_id(line), urgency.level, f"{urgency.confidence:.2f}", found, "; ".join(_acts(line.answer))))
+                evidence = "; ".join(_evidence(urgency, line.question))
+                rows.append((_id(line), urgency.level, f"{urgency.confidence:.2f}", evidence, "; ".join(_acts(line.answer))))
     if json_:
         return
     has_acts = any(row[-1] for row in rows)

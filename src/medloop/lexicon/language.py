@@ -118,5 +118,5 @@ def _in_latin(words: list[str]) -> frozenset[str]:
 
 def is_read(text: str) -> bool:
     """False only where a text is certainly in a language that the word lists do not read."""
-    found = languages(text)
-    return not found or bool(found & _READ)
+    candidates = languages(text)
+    return not candidates or bool(candidates & _READ)
