@@ -154,7 +154,10 @@ def restore(
         )  # fmt: skip
     made = f"{manifest.created:%Y-%m-%d %H:%M:%S}Z"
     ui.say(f"Workspace {ui.shown(target.absolute())} is restored from backup {manifest.backup_id} of {made}.")
-    ui.say(f"The audit log is intact: {result.report.audit.rows:,} rows, the last of which says that it was restored.")
+    state = "is intact" if result.report.audit.ok else "is damaged"
+    ui.say(f"The audit log {state}: {result.report.audit.rows:,} rows, one of which says that it was restored.")
+    if result.report.audit.ok and not result.report.ok:
+        ui.say("Rows or anchors do not fit it. To see which, run in the workspace: medloop audit verify")
     if result.erased:
         ui.say(f"{len(result.erased):,} erasure(s) since that backup were repeated; the proofs are in reports/erasure.")
     for anchor in result.anchors:

@@ -59,7 +59,8 @@ def restore_workspace(
         _accept(store, manifest, actor)
     proofs = replay_erasures(settings, actor=actor, jobs=jobs(settings) if jobs else None)
     with open_store(settings) as store:
-        anchors = write_anchors(store, actor=actor, accepted=True) if is_configured(settings) else []
+        own = str(home) == manifest.workspace  # a drill elsewhere tells the places outside nothing
+        anchors = write_anchors(store, actor=actor, accepted=True) if own and is_configured(settings) else []
         report = verify_store(store)
     if not settings.backup.key.get_secret_value() and not settings.backup_key_file.exists():
         atomic_write(settings.backup_key_file, encode_key(repository.key.raw), mode=0o600)  # the next backup needs it

@@ -28,6 +28,7 @@ from medloop.store.files.atomic import atomic_write, claim_temp
 from medloop.store.tables import audit_log
 
 DUMP_NAME = "database"
+PG_MARK = f".database{RESTORING}"  # in the workspace: a PostgreSQL database that an interrupted restore of it has filled
 NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 _NEWEST = select(audit_log.c.seq, audit_log.c.hash).order_by(audit_log.c.seq.desc()).limit(1)
 
@@ -82,7 +83,8 @@ def restore_database(settings: Settings, repository: Repository, database: Backu
     if kind == "sqlite":
         return _restore_sqlite(repository, database, Path(str(url.database)), replace)
     with temporary(settings.home / DUMP_NAME) as dumped, open_store(settings, any_schema=True) as store:
-        if _is_restored(store, database):
+        mark, target = settings.home / PG_MARK, f"{database.dump.sha256} {store.name}"
+        if mark.exists() and mark.read_text(encoding="utf-8") == target and _is_restored(store, database):
             return
         if has_tables(store):
             if replace is None:
@@ -90,6 +92,7 @@ def restore_database(settings: Settings, repository: Repository, database: Backu
                     f"{store.name} is not empty", "Name an empty database in database.url, or keep the old tables with --replace"
                 )
             _move_aside(store, replace)
+        atomic_write(mark, target, mode=0o600)  # from here on, tables that fit the backup come from this restore
         extract(repository, database.dump, dumped)
         _load_postgres(store, dumped, database.pg_schema)
 
@@ -99,7 +102,9 @@ def _restore_sqlite(repository: Repository, database: BackupDatabase, path: Path
     if path.exists() and not marked.exists():
         if replace is None:
             raise StoreError(f"{path} exists", "Move it away, or keep it under another name with --replace")
-        os.rename(path, path.with_name(f"{path.name}.{replace}"))
+        for ending in ("-wal", "-shm", "-journal", ""):  # they hold acknowledged records, too
+            with suppress(FileNotFoundError):
+                os.rename(f"{path}{ending}", f"{path}.{replace}{ending}")
     atomic_write(marked, database.dump.sha256, mode=0o600)
     for ending in ("-wal", "-shm", "-journal"):
         Path(f"{path}{ending}").unlink(missing_ok=True)
@@ -112,6 +117,8 @@ def finish_database(settings: Settings) -> None:
     url = make_url(settings.store_url)
     if url.get_backend_name() == "sqlite":
         Path(f"{url.database}{RESTORING}").unlink(missing_ok=True)
+    else:
+        (settings.home / PG_MARK).unlink(missing_ok=True)
 
 
 def _is_restored(store: Store, database: BackupDatabase) -> bool:
