@@ -57,6 +57,8 @@ def erase(
         return
     with open_store(settings) as store:
         person = logged_in(store, user).user_id if user is not None else None
+        if approve is not None and dry_run:
+            raise InputError("--approve and --dry-run do not go together", "Request the dry run with --subject or --record")
         if approve is not None:
             if person is None:
                 raise InputError("An approval needs your name", "Give --user NAME")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from medloop.settings import Settings
 from medloop.store import tables
 from medloop.store.crypto import ErasedKeyError
 from medloop.store.db import Store, open_store
-from medloop.store.records import crud, users
+from medloop.store.records import crud, erasure_requests, users
 from medloop.store.records.erasing import TABLES
 from medloop.testing.canary import told
 from medloop.web.app import create_app
@@ -186,6 +187,19 @@ def test_b7_safety_evidence_goes_only_if_two_people_agree_and_stays_without_text
         assert crud.get(store, crud.Feedback, flag) is None and crud.count(store, crud.RedTeamCase) == 0
 
 
+def test_b7_an_approval_is_over_after_a_day(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(sqlite_settings) as store:
+        ann, li = (users.add_user(store, name, "clinician", actor="test", password=PASSWORD).user_id for name in ("ann", "dr.li"))
+        request = erasure_requests.add_request(
+            store, subject="sub_1", records=(), reason="asked", keep_jobs=False, by=ann, evidence=1
+        )
+        erasure_requests.approve(store, request, by=li)
+        assert erasure_requests.approve(store, request, by=li).approved_by == li, "an interrupted erasure can go on"
+        monkeypatch.setattr(erasure_requests, "VALID", timedelta(0))
+        with pytest.raises(erasure_requests.NotAllowedError, match="more than a day ago"):
+            erasure_requests.approve(store, request, by=li)
+
+
 def test_b7_two_people_agree_at_the_keyboard(sqlite_settings: Settings) -> None:
     world = World(sqlite_settings, PASSWORD)
     with world.client:
@@ -193,6 +207,8 @@ def test_b7_two_people_agree_at_the_keyboard(sqlite_settings: Settings) -> None:
     asked = cli(world.settings, "erase", "--subject", "decoy", "--reason", "asked", "--user", "ann", text=PASSWORD + "\n")
     assert asked.exit_code == 0 and "Nothing was removed" in asked.output, asked.output
     request = next(word for word in asked.output.split() if word.startswith("ereq_"))
+    dry = cli(world.settings, "erase", "--approve", request, "--user", "dr.li", "--dry-run", text=PASSWORD + "\n")
+    assert isinstance(dry.exception, InputError) and "--dry-run" in str(dry.exception)
     same = cli(world.settings, "erase", "--approve", request, "--user", "ann", text=PASSWORD + "\n")
     assert isinstance(same.exception, InputError) and "somebody else has to approve it" in str(same.exception)
     done = cli(world.settings, "erase", "--approve", request, "--user", "dr.li", text=PASSWORD + "\n")

@@ -8,7 +8,7 @@ The rule is checked here, in the transaction of the change, so it holds for ever
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -21,6 +21,7 @@ from medloop.store.tables import erasure_requests, users
 
 DECIDERS = ("clinician", "admin")
 NEED_SECOND = "Ask another clinician or admin"
+VALID = timedelta(days=1)  # of an approval: time enough to finish an erasure that was interrupted
 
 
 class NoSuchRequestError(InputError):
@@ -63,12 +64,17 @@ def add_request(
 
 
 def approve(store: Store, request_id: str, *, by: str) -> StoredRequest:
-    """The request, approved by a second person; approved again it stays as it is, so that a killed erasure can go on."""
+    """The request, approved by a second person; approved again within a day it stays, so that a killed erasure can go on.
+
+    Later it is refused: what was said about the person since then was not part of what two people agreed on.
+    """
     with store.write() as conn:
         row = _get(conn, request_id)
         _check_person(conn, by)
         if row.requested_by == by:
             raise NotAllowedError("You requested this erasure, so somebody else has to approve it", NEED_SECOND)
+        if row.approved is not None and utc_now() - row.approved > VALID:
+            raise NotAllowedError("This erasure was approved more than a day ago and is over", "Request the erasure anew")
         if row.approved_by is None:
             conn.execute(
                 update(erasure_requests)
