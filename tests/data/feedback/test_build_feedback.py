@@ -253,6 +253,12 @@ def test_critical_questions_become_red_team_and_are_measured_not_learnt(store: S
     assert len(learnt["sft_train"]) == 1
 
 
+def test_a_correction_that_somebody_flagged_is_no_answer_to_imitate(store: Store) -> None:
+    given = [make_correction(1, "rest", "Drink bleach."), make_thumb(1, "Drink bleach.", False, critical=True)]
+    rows = built(store, given, hold_out_critical=False, test_share=0.0, liked_answers=False)
+    assert rows["sft_train"] == [] == rows["sft_test"]
+
+
 def test_corrections_propose_rules_with_their_evidence(store: Store) -> None:
     chest = "I have crushing chest pain spreading to my jaw."
     rows = built(store, [

@@ -156,7 +156,7 @@ def draft_rows(feedback: PromptFeedback, *, max_pairs: int, liked_answers: bool)
         RowDraft("thumbs", answer.prompt, (answer.text,), answer.record_ids, answer.counts | {"liked": answer.liked})
         for answer in rated
     )
-    drafts.rows.extend(_answers(feedback.corrections, rated if liked_answers else []))
+    drafts.rows.extend(_answers(feedback, rated if liked_answers else [], drafts))
     drafts.rows.extend(_red_team(feedback.ratings))
     drafts.rows.sort(key=lambda row: (row.kind, row.order))
     return drafts
@@ -222,18 +222,26 @@ def _rated_answers(ratings: Sequence[AnswerRating], drafts: RowDrafts) -> list[_
     return rated
 
 
-def _answers(corrections: Sequence[ExpertAnswer], rated: Sequence[_RatedAnswer]) -> list[RowDraft]:
+def _answers(feedback: PromptFeedback, rated: Sequence[_RatedAnswer], drafts: RowDrafts) -> list[RowDraft]:
     groups: dict[tuple[str, str], list[ExpertAnswer]] = {}
-    for correction in corrections:
+    for correction in feedback.corrections:
         groups.setdefault((correction.prompt.key, plain(correction.golden)), []).append(correction)
-    rows = []
-    for group in groups.values():
+    rows, harmful = [], _flagged(feedback.ratings)
+    for key, group in groups.items():
+        if key in harmful:  # somebody else called the correction harmful: it is not an answer to imitate
+            drafts.drop("answers", "flagged", _ids(group))
+            continue
         first = min(group, key=_age)
         rows.append(RowDraft("answers", first.prompt, (first.golden,), _ids(group), {"from": "correction"}))
     for answer in rated:
         if answer.liked and not answer.critical and (answer.prompt.key, plain(answer.text)) not in groups:
             rows.append(RowDraft("answers", answer.prompt, (answer.text,), answer.record_ids, {"from": "rating"}))
     return rows
+
+
+def _flagged(ratings: Sequence[AnswerRating]) -> set[tuple[str, str]]:
+    """Prompts and answers that somebody flagged as harmful."""
+    return {(rating.prompt.key, plain(rating.answer)) for rating in ratings if rating.critical}
 
 
 def _red_team(ratings: Sequence[AnswerRating]) -> list[RowDraft]:
@@ -268,7 +276,7 @@ class _PairCandidate:
 
 def _pairs(feedback: PromptFeedback, rated: Sequence[_RatedAnswer], max_pairs: int, drafts: RowDrafts) -> list[RowDraft]:
     chosen, ties = _chosen_pairs(feedback.choices, drafts)
-    harmful = {(rating.prompt.key, plain(rating.answer)) for rating in feedback.ratings if rating.critical}
+    harmful = _flagged(feedback.ratings)
     best: dict[tuple[str, frozenset[str]], _PairCandidate] = {}
     for pair in [*chosen, *_corrected_pairs(feedback.corrections, rated), *_rated_pairs(rated)]:  # the strongest source first
         if pair.answers_key in ties:
