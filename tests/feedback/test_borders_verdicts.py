@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from queue_desk import fill, item
 
+from medloop.api.limits import heavy_read
 from medloop.contracts import Feedback
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.feedback.review.queue import QueueConfig
@@ -243,6 +244,14 @@ def test_annotators_judge_only_what_the_queue_shows_them(clinic: Clinic) -> None
     own = clinic.sent("ann", "feedback", **texts, thumb="up")
     assert clinic.call("ann", "POST", f"/queue/{held['item_id']}/done", record_id=own).json()["state"] == "done"
     clinic.sent("ann", "feedback", **texts, thumb="down", supersedes=own)  # a change of mind about the same answer
+
+
+def test_what_takes_seconds_to_read_is_read_by_one_at_a_time(clinic: Clinic) -> None:
+    """Seen: 45 requests for the metrics with one key stopped all ratings."""
+    with heavy_read():
+        busy = clinic.call("bot", "GET", "/rlhf/metrics")
+    assert busy.status_code == 429 and int(busy.headers["Retry-After"]) >= 1
+    assert clinic.call("bot", "GET", "/rlhf/metrics").status_code == 200
 
 
 def test_an_answer_that_a_clinician_flagged_is_never_the_better_one(clinic: Clinic) -> None:

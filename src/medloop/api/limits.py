@@ -42,6 +42,20 @@ class RateLimitError(MedloopError):
         super().__init__("Too many requests with this key", f"Wait {self.retry_after} s and send it again")
 
 
+@contextmanager
+def heavy_read() -> Iterator[None]:
+    """One reading at a time of what takes seconds of processor time; RateLimitError for the others, who would all wait."""
+    if not _HEAVY.acquire(blocking=False):
+        raise RateLimitError(1.0)
+    try:
+        yield
+    finally:
+        _HEAVY.release()
+
+
+_HEAVY = threading.Lock()
+
+
 class QueueFullError(RateLimitError):
     """429: as many jobs are waiting as the limit allows."""
 

@@ -6,8 +6,8 @@
 A trigger is stored with its evidence before a job is submitted, and it covers all rows so far: no record is a reason twice,
 whoever checks and however often. `jobs/retrain.py` turns triggers into jobs.
 
-Nobody starts training alone: critical flags count only from two raters on. After a trigger there is no other one before its jobs
-have ended and the cooldown is over, whatever the reason.
+Critical flags count only from two raters on; many records (`volume`) may be one person's. After a trigger there is no other
+one before its jobs have ended and the cooldown is over, whatever the reason.
 
 Usable records are those that training may use: with consent of the record and of the person it is about, not superseded, and not
 held back in quarantine. The others are counted too, so that one sees what waits for consent.

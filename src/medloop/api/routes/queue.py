@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.api.deps import check_rate, store_of
+from medloop.api.limits import heavy_read
 from medloop.api.policy import Caller, allow
 from medloop.contracts import utc_now
 from medloop.contracts.queue import QueueContent
@@ -138,8 +139,9 @@ def stats(request: Request, caller: QueueViewer) -> QueueStatsOut:
 
 @router.get("/rlhf/metrics")
 def metrics(request: Request, caller: MetricsReader, days: Annotated[int, Query(ge=1, le=3650)] = 90) -> FeedbackMetrics:
-    """Volume, ratings, agreement, raters and alerts of the last days. No text is decrypted for it."""
-    return measure(store_of(request), MetricsConfig(since=utc_now() - timedelta(days=days), traces=0))
+    """Volume, ratings, agreement, raters and alerts of the last days. No text is decrypted. 429 while others read them."""
+    with heavy_read():
+        return measure(store_of(request), MetricsConfig(since=utc_now() - timedelta(days=days), traces=0))
 
 
 @router.get("/rlhf/raters")
@@ -147,7 +149,8 @@ def raters(request: Request, caller: RaterReader) -> list[RaterOut]:
     """What each rater's vote weighs when a dataset is built, and why, the greatest weight first."""
     store = store_of(request)
     people = {user.user_id: {"name": user.name, "role": user.role} for user in list_users(store)}
-    skills = sorted(measure_skill(store).items(), key=lambda entry: (-entry[1].weight, entry[0]))
+    with heavy_read():
+        skills = sorted(measure_skill(store).items(), key=lambda entry: (-entry[1].weight, entry[0]))
     return [
         RaterOut.model_validate({"rater": rater, **people.get(rater, {}), **asdict(skill), "because": skill.because})
         for rater, skill in skills
