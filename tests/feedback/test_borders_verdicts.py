@@ -24,6 +24,7 @@ from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
 from medloop.store.records import crud, triggers, users
+from medloop.store.records.shown_items import content_shown_to, contents_shown_to
 from medloop.store.records.workspace_settings import set_axes
 from medloop.testing.feedback import PARTS
 from medloop.web.app import create_app
@@ -340,6 +341,11 @@ def test_an_item_with_a_known_answer_measures_its_rater_and_nobody_is_told(clini
         record_id = clinic.sent("ann", "preference", **texts, **choice)
         assert clinic.call("ann", "POST", f"/queue/{body['item_id']}/done", record_id=record_id).json()["state"] == "done"
         judged += 1
+        (content,) = contents_shown_to(clinic.store, clinic.users["ann"].user_id, trace_id=body["trace_id"])
+        assert content.answers == tuple(shown["answers"]) and None in content.traces
+        assert content_shown_to(clinic.store, body["trace_id"], clinic.users["ann"].user_id) is None, (
+            "which answer is the trace's?"
+        )
     after = {row["name"]: row for row in clinic.call("bot", "GET", "/rlhf/raters").json()}["ann"]
     assert (after["known"], after["right"]) == (judged, 0) and after["weight"] < before["ann"]
     assert {pair["metadata"]["from"] for pair in clinic.pairs()} == {"correction"}

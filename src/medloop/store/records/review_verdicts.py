@@ -106,8 +106,7 @@ def _check_exchange(record: Judgement, item: Row[Any], content: QueueContent) ->
     traces = (item.trace_id, None) if item.kind == "compare" else (item.trace_id,)
     if record.trace_id not in traces:
         raise InputError("This record is not about the item's trace", "Send one with the trace_id of the item")
-    bound = item.kind == "rate" and item.trace_id is not None  # the door lets only the trace's own texts in beside its id
-    if not bound and not same_texts(record.exchange, content.exchange):
+    if not same_texts(record.exchange, content.exchange):
         raise InputError(
             "This record is about another question or another answer than the item", "Judge the item as you received it"
         )

@@ -25,8 +25,12 @@ def contents_shown_to(store: Store, rater: str, *, trace_id: str | None) -> list
 
 
 def content_shown_to(store: Store, trace_id: str, rater: str) -> QueueContent | None:
-    """What this rater saw of the trace, scrubbed; None if they may not see it. `answers[0]` is the trace's answer."""
-    return next(iter(contents_shown_to(store, rater, trace_id=trace_id)), None)
+    """What this rater saw of the trace, scrubbed; None if they may not see it. `answers[0]` is the trace's answer.
+
+    Check items (feedback/review/check_items.py) do not count: their answers stand in a secret order, and only one has a trace.
+    """
+    contents = contents_shown_to(store, rater, trace_id=trace_id)
+    return next((content for content in contents if None not in content.traces), None)
 
 
 def was_shown(store: Store, trace_id: str, rater: str) -> bool:
