@@ -95,7 +95,7 @@ class TriggerOut(BaseModel):
     critical: int
     critical_raters: int = Field(description="Different raters who set these flags; one alone starts no training.")
     waits: Literal["pending", "cooldown"] | None = Field(
-        None, description="Why there is no trigger now: jobs of the last one have not ended, or it was not long ago."
+        None, description="Why training waits: jobs of the last trigger still run, or the pause after it is not over."
     )
     waits_until: datetime | None = None
     last_trigger: str | None = Field(examples=["retrain-2"])

@@ -58,7 +58,7 @@ class RaterSkill:
 
     @property
     def because(self) -> Literal["drift", "chance", "role", "evidence"]:
-        """What the weight comes from: chance means that the vote does not count, role that there is no evidence yet."""
+        """What the weight comes from. `chance`: the vote does not count. `role`: nothing has been measured yet."""
         if self.weight <= 0:
             return "chance"
         return "drift" if self.drifted else "evidence" if self.shared else "role"
