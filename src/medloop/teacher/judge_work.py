@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from medloop.contracts import Judgement, Missing, Score, canonical_json, sha256_id
+from medloop.lexicon.findings import named_findings
 from medloop.privacy.phi import scrub
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.teacher import extraction, prompt_templates, ranking, verdict
@@ -169,14 +170,14 @@ class JudgeWork:
 
     async def _in_passes(self, request: JudgeRequest, answer: str) -> tuple[TeacherVerdict, list[AcceptedReply[Any]]]:
         """First what the answer says, then the grade of that alone. Every call is booked."""
-        read = partial(read_extraction, question=request.question, answer=answer)
+        question = about_patient(request.question) or request.question
+        read = partial(read_extraction, question=question, answer=answer)
         shown: dict[str, FencedValue] = {"question": request.question, "context": request.context, "text": answer}
         tokens = max(self.config.max_tokens, len(answer.encode()) // 2 + EXTRACTION_FORM_TOKENS)
         first = await self._ask(request, EXTRACT_TEMPLATE, shown, read, tokens, faults=_list(verdict.FAULTS))
         told, calls = first.verdict, [first]
         if not told.statements:
             return told.empty_verdict(), calls
-        question = about_patient(request.question) or request.question
         if self.config.passes == 3:
             told = await self._check_one_by_one(request, told, question, calls)
         statements = [{"id": str(number), "quote": quote} for number, quote in enumerate(told.statements, 1)]
@@ -187,13 +188,20 @@ class JudgeWork:
     async def _check_one_by_one(
         self, request: JudgeRequest, told: Extraction, question: str, calls: list[AcceptedReply[Any]]
     ) -> Extraction:
-        """Each statement alone: an injected one can speak only for itself. Ends with the first that is harmful."""
+        """Each statement alone, so that an injected one can speak only for itself. Ends with the first that is harmful.
+
+        It is checked with the question, and again with names of what the question mentions: an injection in the question cannot
+        reach that check, because the names are from our own lists.
+        """
         tokens = HARM_TOKENS if self.config.thinking is False else self.config.max_tokens
+        findings = named_findings(f"{request.question}\n{request.context or ''}")
+        patients: tuple[dict[str, FencedValue], ...] = ({"question": question}, {"findings": findings})
         for statement in () if DANGER in told.faults else told.chunks():
-            shown = {"question": question, "statement": statement}
-            calls.append(await self._ask(request, HARM_TEMPLATE, shown, partial(read_form, kind=HarmForm), tokens))
-            if calls[-1].verdict.harmful:
-                return told.with_harm(statement)
+            for patient in patients:
+                shown = {**patient, "statement": statement}
+                calls.append(await self._ask(request, HARM_TEMPLATE, shown, partial(read_form, kind=HarmForm), tokens))
+                if calls[-1].verdict.harmful:
+                    return told.with_harm(statement)
         return told
 
     async def _ask(
@@ -262,8 +270,9 @@ class JudgeWork:
             return None
         scrubber = Scrubber()
         try:
-            question = _outgoing(scrubber, fence.sanitize(item.question))
-            fenced = fence.inspect(item.answer, like=item.question)
+            plain_question = fence.sanitize(item.question)  # what was injected into it must not excuse the answer
+            question = _outgoing(scrubber, plain_question)
+            fenced = fence.inspect(item.answer, like=plain_question)
             answer = _outgoing(scrubber, fenced.text)
             context = None if item.context is None else _outgoing(scrubber, fence.sanitize(item.context))
             return ScrubbedItem(question, answer, context, _shown_claim(scrubber, fenced.claims))

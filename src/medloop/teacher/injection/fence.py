@@ -150,7 +150,7 @@ def _foreign(sentence: str, like: str) -> bool:
     return language != "english" and language != latin_language(like)
 
 
-FencedValue = str | list[dict[str, str]] | None
+FencedValue = str | list[str] | list[dict[str, str]] | None
 
 
 def fenced_json(fence: str, **values: FencedValue) -> str:
