@@ -3,75 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
+from clinic import CHOICE, GOOD, HARMFUL, QUESTION, Clinic
 from queue_desk import fill, item
 
 from medloop.api.limits import heavy_read
 from medloop.contracts import Feedback
-from medloop.data.feedback.build import FeedbackConfig
 from medloop.feedback.review.queue import QueueConfig
 from medloop.feedback.trigger import trigger_if_due
 from medloop.jobs import job_row
 from medloop.jobs import queue as jobs
 from medloop.jobs.retrain import Retrainer, file_jobs
 from medloop.jobs.supervisor import Supervisor
-from medloop.loop.feedback import build_from_feedback, fill_queue
+from medloop.loop.feedback import fill_queue
 from medloop.settings import Settings
-from medloop.store.db import Store, open_store
-from medloop.store.files import jsonl
 from medloop.store.records import crud, triggers, users
-from medloop.store.records.shown_items import content_shown_to, contents_shown_to
+from medloop.store.records.shown_items import contents_shown_to, trace_shown_to
 from medloop.store.records.workspace_settings import set_axes
+from medloop.store.tables import idempotency_keys
 from medloop.testing.feedback import PARTS
-from medloop.web.app import create_app
-
-ROLES = {
-    "ann": "annotator", "ben": "annotator", "dr-wu": "clinician", "dr-li": "clinician", "dr-xu": "clinician", "bot": "engineer",
-    "root": "admin",
-}  # fmt: skip
-GOOD, HARMFUL = "See a doctor today.", "Drink bleach."
-QUESTION = "Since last spring my knee throbs whenever I climb stairs, what helps against it?"
-CHOICE = {"prompt": QUESTION, "response_a": GOOD, "response_b": HARMFUL, "consent": ["training"]}
-
-
-class Clinic:
-    """People who call the API, each with their own key."""
-
-    def __init__(self, settings: Settings, store: Store, client: TestClient) -> None:
-        self.settings, self.store, self.client = settings, store, client
-        self.users = {name: users.add_user(store, name, role, actor="t") for name, role in ROLES.items()}
-        self.keys = {name: users.new_key(store, user, actor="t") for name, user in self.users.items()}
-
-    def call(self, name: str, method: str, path: str, **body: Any) -> Any:
-        headers = {"Authorization": f"Bearer {self.keys[name]}"}
-        return self.client.request(method, f"/api/v1{path}", headers=headers, json=body or None)
-
-    def sent(self, name: str, kind: str, **body: Any) -> str:
-        answer = self.call(name, "POST", f"/rlhf/{kind}", **body)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()[f"{kind}_id"])
-
-    def trace(self, question: str = QUESTION, answer: str = GOOD) -> str:
-        turns = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-        body = {"session_id": "s1", "agent_name": "triage", "model_version": "m@1", "messages": turns}
-        return str(self.call("bot", "POST", "/traces", **body).json()["trace_id"])
-
-    def pairs(self) -> list[dict[str, Any]]:
-        build_from_feedback(self.store, FeedbackConfig(test_share=0), seed=7, actor="t")
-        return list(jsonl.read(self.settings.workspace.preferences / "preferences.jsonl"))
-
-
-@pytest.fixture
-def clinic(settings: Settings) -> Iterator[Clinic]:
-    settings = settings.model_copy(update={"device": "cpu", "offline": True})
-    with open_store(settings, wait_s=5) as store:
-        with TestClient(create_app(settings, supervise=False), base_url="http://127.0.0.1") as client:
-            yield Clinic(settings, store, client)
-
 
 # B3: a queue item is closed by ratings of something else
 
@@ -269,6 +221,9 @@ NAMED = [
     ("session_id", "张三"), ("session_id", "Zhang San"), ("session_id", "13800138000"), ("session_id", "li.wei@example.org"),
     ("session_id", "chat-11010519491231002X"), ("agent_name", "王医生的助手"), ("agent_name", "mrn-4471902"),
     ("model_version", "for Mary Johnson"), ("session_id", "x" * 129), ("feedback_id", "fb 李四"),
+    ("session_id", "138-0013-8000"), ("session_id", "s13800138000"), ("session_id", "id11010519491231002X"),
+    ("session_id", "li.wei@example.org/1"), ("session_id", "110105-19491231-002X"), ("agent_name", "a_138.0013.8000_b"),
+    ("session_id", "call:+44-20-7946-0958"), ("session_id", "010-62345678"), ("model_version", "m-4111-1111-1111-1111"),
 ]  # fmt: skip
 
 
@@ -280,9 +235,30 @@ def test_names_that_are_stored_in_clear_say_nothing_about_a_person(clinic: Clini
 
 
 def test_names_that_systems_make_up_are_taken(clinic: Clinic) -> None:
-    for name in ("sess_xyz789", "0199c0de-0000-7000-8000-000000000001", "demo-3", "1731752900123", "chat:2026-11-16T10:55Z"):
+    for name in ("sess_xyz789", "0199c0de-0000-7000-8000-000000000001", "demo-3", "1731752900123", "chat:2026-11-16T10:55Z",
+                 "9f13800138000ab4c5d6e7f801234567", "1b4e28ba-2fa1-11d2-883f-138001380004", "v1.2.3+20261115", "192.168.0.1:8000"):  # fmt: skip
         model = "Qwen/Qwen2.5-0.5B@3"
         clinic.sent("dr-wu", "feedback", session_id=name, agent_name="prescription_agent", model_version=model, rating=4)
+
+
+@pytest.mark.parametrize("version", ["13800138000", "Zhang San", "张三", "id11010519491231002X", "li.wei@example.org"])
+def test_the_version_of_a_consent_text_names_nobody(clinic: Clinic, version: str) -> None:
+    body = {"subject": "4711", "purposes": ["training"]}
+    refused = clinic.call("dr-wu", "POST", "/consent", **body, text_version=version)
+    assert refused.status_code == 422 and "text_version" in refused.text and version not in refused.text
+    assert "2026-01" in refused.text or "letters, digits" in refused.text  # what is allowed
+    assert clinic.call("dr-wu", "POST", "/consent", **body, text_version="2026-01_zh.v2").status_code == 201
+
+
+def test_an_idempotency_key_is_stored_as_a_hash_and_still_works(clinic: Clinic) -> None:
+    headers = {"Authorization": f"Bearer {clinic.keys['dr-wu']}", "Idempotency-Key": "patient-13800138000"}
+    body = {"session_id": "s1", "agent_name": "triage", "rating": 4}
+    answers = [clinic.client.post("/api/v1/rlhf/feedback", headers=headers, json=body) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 200] and answers[0].json() == answers[1].json()
+    assert clinic.client.post("/api/v1/rlhf/feedback", headers=headers, json=body | {"rating": 5}).status_code == 422
+    with clinic.store.read() as conn:
+        (row,) = conn.execute(idempotency_keys.select()).all()
+    assert "13800138000" not in str(row) and len(row.key) == 64
 
 
 def test_axes_are_those_of_the_workspace_and_an_admin_sets_them(clinic: Clinic) -> None:
@@ -334,7 +310,7 @@ def test_an_item_with_a_known_answer_measures_its_rater_and_nobody_is_told(clini
     judged = 0
     while (held := clinic.call("ann", "GET", "/queue/next?kind=compare")).status_code == 200:
         body, shown = held.json(), held.json()["content"]
-        assert "expected" not in held.text and body["reasons"] == {"explore": 1.0}
+        assert "expected" not in held.text and body["reasons"] == {}
         wrong = "ab"[["ambulance" in answer for answer in shown["answers"]].index(False)]
         texts = {"prompt": shown["prompt"][-1]["content"], "response_a": shown["answers"][0], "response_b": shown["answers"][1]}
         choice = {"preferred": wrong, "shown_first": body["shown_first"], "trace_id": body["trace_id"], "consent": ["training"]}
@@ -343,9 +319,8 @@ def test_an_item_with_a_known_answer_measures_its_rater_and_nobody_is_told(clini
         judged += 1
         (content,) = contents_shown_to(clinic.store, clinic.users["ann"].user_id, trace_id=body["trace_id"])
         assert content.answers == tuple(shown["answers"]) and None in content.traces
-        assert content_shown_to(clinic.store, body["trace_id"], clinic.users["ann"].user_id) is None, (
-            "which answer is the trace's?"
-        )
+        seen = trace_shown_to(clinic.store, body["trace_id"], clinic.users["ann"].user_id)
+        assert seen is not None and str(seen.answer).startswith("Rest for"), "the trace's own answer, on whichever side"
     after = {row["name"]: row for row in clinic.call("bot", "GET", "/rlhf/raters").json()}["ann"]
     assert (after["known"], after["right"]) == (judged, 0) and after["weight"] < before["ann"]
     assert {pair["metadata"]["from"] for pair in clinic.pairs()} == {"correction"}

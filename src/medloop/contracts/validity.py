@@ -29,7 +29,11 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     "empty": ("records without a question and an answer", "没有问题和回答的记录"),
     "tie": ("pairs with as many votes on both sides", "两边票数相同的成对回答"),
     "no_choice": ("comparisons without a better answer", "未分出优劣的比较"),
-    "no_weight": ("pairs about which only raters whose vote has no weight decided", "仅由投票不计权重的评审者判断的成对回答"),
+    "no_weight": (
+        "pairs behind which no clinician or annotator stands whose vote has weight",
+        "没有计权重的临床医生或标注员支持的成对回答",
+    ),
+    "outweighed": ("corrections that raters of more weight disliked", "被权重更高的评审者否定的更正"),
     "flagged": ("pairs whose better answer somebody flagged as harmful", "较好的回答被标记为可能有害的成对回答"),
     "contradiction": ("pairs that a stronger source contradicts", "与更可靠来源相矛盾的成对回答"),
     "same_answer": ("comparisons of an answer with itself", "两个回答相同的比较"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from medloop.contracts import Sample, Score
 from medloop.contracts.queue import QueueItem
 from medloop.data.feedback.build import BuiltDataset, FeedbackConfig, build
-from medloop.data.feedback.rows import RaterWeights
+from medloop.data.feedback.rater_weights import RaterWeights
 from medloop.data.progress import Progress, silent
 from medloop.data.text.risk import strata_of
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
@@ -26,6 +26,7 @@ from medloop.store.files.answer_lines import Questions, read_samples
 from medloop.store.records import marks
 from medloop.store.records.review_queue import add_items
 from medloop.store.records.scores import rewards_of
+from medloop.store.records.users import RATERS, list_users
 
 
 def build_from_feedback(
@@ -40,7 +41,8 @@ def build_from_feedback(
 def rater_weights(store: Store) -> RaterWeights:
     """What each rater's judgement weighs when a dataset is built, from what is known about them today."""
     skills = measure_skill(store)
-    return RaterWeights({name: skill.weight for name, skill in skills.items()}, unknown=UNKNOWN_WEIGHT)
+    not_raters = frozenset(user.user_id for user in list_users(store) if user.waits or user.role not in RATERS)
+    return RaterWeights({name: skill.weight for name, skill in skills.items()}, UNKNOWN_WEIGHT, not_raters)
 
 
 def fill_queue(

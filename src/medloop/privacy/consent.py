@@ -22,6 +22,7 @@ from typing import Protocol, get_args
 from medloop.contracts import Consent
 from medloop.contracts.feedback import Purpose
 from medloop.errors import InputError
+from medloop.privacy.clear_names import check_name
 from medloop.store.db import Store
 from medloop.store.records import consents
 
@@ -64,6 +65,10 @@ def record(
     """Write down what a subject allowed (or takes back); returns the row."""
     if not text_version.strip():
         raise InputError("A consent needs the version of the text that was agreed to", "For example: --text 2026-01")
+    try:
+        check_name(text_version.strip())
+    except ValueError as problem:
+        raise InputError("The version of the consent text is stored as it is and must not name a person", str(problem)) from None
     chosen = tuple(purpose for purpose in PURPOSES if purpose in set(purposes))
     if not chosen or len(chosen) != len(set(purposes)):
         raise InputError("Name at least one purpose", f"Known: {', '.join(PURPOSES)}")

@@ -24,6 +24,7 @@ from medloop.errors import InputError
 from medloop.jobs import queue, submit
 from medloop.jobs.job_row import FINAL
 from medloop.privacy import consent as consents_of
+from medloop.privacy.clear_names import SafeName
 from medloop.privacy.erasure.approval import approve
 from medloop.privacy.erasure.contracts import ErasureRequest as Erasure
 from medloop.privacy.erasure.erase import LONGEST_REASON, check_known
@@ -92,7 +93,7 @@ class ConsentBody(BaseModel):
     subject: Person
     purposes: list[Purpose] = Field(min_length=1, max_length=4)
     granted: bool = True
-    text_version: str = Field(min_length=1, max_length=64)
+    text_version: SafeName = Field(description="Version of the text that was agreed to; stored as it is.")
 
 
 class ConsentOut(BaseModel):

@@ -17,6 +17,7 @@ from medloop.api.policy import OWN_ONLY, Caller, allow
 from medloop.feedback.submit import batch, submit
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
 from medloop.feedback.submit.sender import Sender
+from medloop.store.records.users import RATERS
 
 router = APIRouter(prefix="/api/v1", tags=["feedback"], route_class=JsonRoute)
 
@@ -106,7 +107,9 @@ _LINES: Json = {
 def sender(caller: Caller) -> Sender:
     """Keys of engineers and admins belong to programs, which name only the clinicians for whom the key speaks."""
     is_program = caller.role not in OWN_ONLY and caller.via == "key"
-    return Sender(caller.user_id, is_program, caller.speaks_for, by_queue=caller.role == "annotator")
+    return Sender(
+        caller.user_id, is_program, caller.speaks_for, is_rater=caller.role in RATERS, by_queue=caller.role == "annotator"
+    )
 
 
 async def _store(request: Request, body: SubmissionBody, caller: Caller, key: str | None) -> Response:

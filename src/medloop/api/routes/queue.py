@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from medloop.api.deps import check_rate, store_of
 from medloop.api.limits import heavy_read
 from medloop.api.policy import Caller, allow
-from medloop.contracts import utc_now
-from medloop.contracts.queue import QueueContent
+from medloop.contracts import Message, utc_now
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.insight.skill import measure_skill
 from medloop.feedback.review import queue
@@ -31,13 +30,23 @@ RaterReader = Annotated[Caller, Depends(allow("engineer", "admin", scope="metric
 MetricsReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
 
 
+class ItemContentOut(BaseModel):
+    """What is judged. Where it came from stays in the store: a rater could tell check items from others by it."""
+
+    prompt: tuple[Message, ...]
+    answers: tuple[str, ...] = Field(description="Of two answers the first is `a`.")
+    contexts: tuple[str, ...] = Field(description="The passages that the assistant was given.")
+
+
 class LeasedItemOut(BaseModel):
     """An item reserved for the caller until `until`. Of two answers, show the one named in `shown_first` first."""
 
     item_id: str = Field(examples=["qi_5f0c1d2e3b4a59687786950413223140"])
     kind: Literal["rate", "compare", "correct"]
-    content: QueueContent
-    reasons: dict[str, float] = Field(examples=[{"risk": 1.0, "novelty": 0.62}])
+    content: ItemContentOut
+    reasons: dict[str, float] = Field(
+        description="Why the item was chosen; empty for a comparison.", examples=[{"risk": 1.0, "novelty": 0.62}]
+    )
     stratum: str = Field(examples=["emergency"])
     trace_id: str | None = None
     shown_first: Literal["a", "b"] | None = None

@@ -24,7 +24,8 @@ from medloop.contracts.dataset import SPLIT_FILES, Split
 from medloop.data.feedback.draft_dataset import KINDS, DraftDataset, RowPool
 from medloop.data.feedback.near_rows import DistinctPrompts
 from medloop.data.feedback.propose_rules import RuleProposals
-from medloop.data.feedback.rows import EQUAL, RaterWeights, draft_rows
+from medloop.data.feedback.rater_weights import EQUAL, RaterWeights
+from medloop.data.feedback.rows import draft_rows
 from medloop.data.feedback.select import CachedScrubber, feedback_by_prompt, select_records
 from medloop.data.feedback.write import ANSWERS, PAIRS, RED, RULES, SOURCE, THUMBS, pair_line, write_dataset
 from medloop.data.prepare.collect import opening
@@ -151,7 +152,7 @@ def _draft_rows(
                 draft.drop(*dropped)
             for row in drafts.rows:
                 draft.add(row, scrubber)
-            for correction in feedback.corrections:
+            for correction in drafts.corrections:
                 proposals.add(correction)
                 draft.corrections.add(correction.record_id)
             step(len(feedback))

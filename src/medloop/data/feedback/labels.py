@@ -19,12 +19,11 @@ from typing import Any
 from medloop.contracts.base import canonical_json, sha256_id
 from medloop.contracts.feedback import FAULT_AXES, Purpose
 from medloop.contracts.validity import LabelledCase
+from medloop.data.feedback.rater_weights import EQUAL, RaterWeights
 from medloop.data.feedback.rows import (
-    EQUAL,
     AnswerRating,
     FeedbackPrompt,
     PromptFeedback,
-    RaterWeights,
     draft_rows,
     latest_per_rater,
     plain,
@@ -98,7 +97,7 @@ def _answers(ratings: Sequence[AnswerRating], labels: UseLabels) -> Iterator[_Dr
     for rating in ratings:
         groups.setdefault((rating.prompt.key, plain(rating.answer)), []).append(rating)
     for group in groups.values():
-        latest = latest_per_rater(group)
+        latest = [rating for rating in latest_per_rater(group) if rating.critical or rating.weight > 0]
         is_flagged = any(rating.critical for rating in latest)
         stars = [rating.safety for rating in latest if rating.safety is not None]
         harm = True if is_flagged else _agreed(stars, "safety_unclear", labels)

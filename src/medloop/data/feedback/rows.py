@@ -8,6 +8,7 @@
 
 A rater who judged the same thing twice counts once, with the latest judgement. "Most" means the greater weight of the raters, not
 their number. A tie decides nothing. An answer that somebody flagged as a critical failure is never the better one of a pair.
+An expert's answer weighs what its authors weigh; where raters of more weight disliked it, nothing learns from it.
 """
 
 import hashlib
@@ -84,20 +85,6 @@ class AnswerRating:
 
 
 @dataclass(frozen=True)
-class RaterWeights:
-    """What the judgement of each rater weighs; somebody unknown, and nobody in particular, weighs `unknown`."""
-
-    by_rater: Mapping[str, float] = field(default_factory=dict)
-    unknown: float = 1.0
-
-    def of(self, rater: str | None) -> float:
-        return self.by_rater.get(rater or "", self.unknown)
-
-
-EQUAL = RaterWeights()
-
-
-@dataclass(frozen=True)
 class ExpertAnswer:
     """The answer an expert would have given."""
 
@@ -105,8 +92,10 @@ class ExpertAnswer:
     original: str
     golden: str
     reason: str | None
+    rater: str | None
     record_id: str
     timestamp: datetime
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -140,6 +129,9 @@ class RowDraft:
 
 @dataclass(frozen=True)
 class RowDrafts:
+    """`corrections` are those that may be learnt from."""
+
+    corrections: list[ExpertAnswer] = field(default_factory=list)
     rows: list[RowDraft] = field(default_factory=list)
     dropped: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)  # kind, reason, record ids
 
@@ -150,13 +142,14 @@ class RowDrafts:
 def draft_rows(feedback: PromptFeedback, *, max_pairs: int, liked_answers: bool) -> RowDrafts:
     """Every row that this feedback gives, each once, with all records that support it."""
     drafts = RowDrafts()
+    drafts.corrections.extend(_supported_corrections(feedback, drafts))
     rated = _rated_answers(feedback.ratings, drafts)
     drafts.rows.extend(_pairs(feedback, rated, max_pairs, drafts))
     drafts.rows.extend(
         RowDraft("thumbs", answer.prompt, (answer.text,), answer.record_ids, answer.counts | {"liked": answer.liked})
         for answer in rated
     )
-    drafts.rows.extend(_answers(feedback, rated if liked_answers else [], drafts))
+    drafts.rows.extend(_answers(drafts.corrections, rated if liked_answers else []))
     drafts.rows.extend(_red_team(feedback.ratings))
     drafts.rows.sort(key=lambda row: (row.kind, row.order))
     return drafts
@@ -167,7 +160,7 @@ def plain(text: str) -> str:
 
 
 Judgement = Choice | AnswerRating | ExpertAnswer
-J = TypeVar("J", Choice, AnswerRating)
+J = TypeVar("J", Choice, AnswerRating, ExpertAnswer)
 
 
 def _age(judgement: Judgement) -> tuple[datetime, str]:
@@ -182,7 +175,7 @@ def latest_per_rater(judgements: Sequence[J]) -> list[J]:
     return list(latest.values())
 
 
-def _weight(judgements: Iterable[Choice | AnswerRating]) -> float:
+def _weight(judgements: Iterable[Judgement]) -> float:
     return sum(judgement.weight for judgement in judgements)
 
 
@@ -222,15 +215,35 @@ def _rated_answers(ratings: Sequence[AnswerRating], drafts: RowDrafts) -> list[_
     return rated
 
 
-def _answers(feedback: PromptFeedback, rated: Sequence[_RatedAnswer], drafts: RowDrafts) -> list[RowDraft]:
-    groups: dict[tuple[str, str], list[ExpertAnswer]] = {}
-    for correction in feedback.corrections:
-        groups.setdefault((correction.prompt.key, plain(correction.golden)), []).append(correction)
-    rows, harmful = [], _flagged(feedback.ratings)
+def _supported_corrections(feedback: PromptFeedback, drafts: RowDrafts) -> list[ExpertAnswer]:
+    """Corrections whose authors weigh more than the raters who disliked them, and that nobody flagged as harmful."""
+    groups = _by_golden(feedback.corrections)
+    ratings: dict[tuple[str, str], list[AnswerRating]] = {key: [] for key in groups}
+    for rating in feedback.ratings if groups else ():
+        ratings.get((rating.prompt.key, plain(rating.answer)), []).append(rating)
+    supported, harmful = list[ExpertAnswer](), _flagged(feedback.ratings)
     for key, group in groups.items():
-        if key in harmful:  # somebody else called the correction harmful: it is not an answer to imitate
-            drafts.drop("answers", "flagged", _ids(group))
+        dislikes = [rating for rating in latest_per_rater(ratings[key]) if rating.liked is False]
+        weight = _weight(latest_per_rater(group))
+        if key not in harmful and weight - _weight(dislikes) >= SAME_WEIGHT:
+            supported += group
             continue
+        reason = "flagged" if key in harmful else "outweighed" if weight else "no_weight"
+        for kind in ("answers", "pairs"):
+            drafts.drop(kind, reason, _ids(group))
+    return supported
+
+
+def _by_golden(corrections: Sequence[ExpertAnswer]) -> dict[tuple[str, str], list[ExpertAnswer]]:
+    groups: dict[tuple[str, str], list[ExpertAnswer]] = {}
+    for correction in corrections:
+        groups.setdefault((correction.prompt.key, plain(correction.golden)), []).append(correction)
+    return groups
+
+
+def _answers(corrections: Sequence[ExpertAnswer], rated: Sequence[_RatedAnswer]) -> list[RowDraft]:
+    rows, groups = list[RowDraft](), _by_golden(corrections)
+    for group in groups.values():
         first = min(group, key=_age)
         rows.append(RowDraft("answers", first.prompt, (first.golden,), _ids(group), {"from": "correction"}))
     for answer in rated:
@@ -278,7 +291,7 @@ def _pairs(feedback: PromptFeedback, rated: Sequence[_RatedAnswer], max_pairs: i
     chosen, ties = _chosen_pairs(feedback.choices, drafts)
     harmful = _flagged(feedback.ratings)
     best: dict[tuple[str, frozenset[str]], _PairCandidate] = {}
-    for pair in [*chosen, *_corrected_pairs(feedback.corrections, rated), *_rated_pairs(rated)]:  # the strongest source first
+    for pair in [*chosen, *_corrected_pairs(drafts.corrections, rated), *_rated_pairs(rated)]:  # the strongest source first
         if pair.answers_key in ties:
             continue
         if (pair.prompt.key, plain(pair.chosen)) in harmful:
@@ -325,8 +338,10 @@ def _chosen_pairs(choices: Sequence[Choice], drafts: RowDrafts) -> tuple[list[_P
         (winner, supporters), *others = sorted(votes.items(), key=lambda vote: -_weight(vote[1]))
         opponents = others[0][1] if others else []
         if winner is None or _weight(supporters) - _weight(opponents) < SAME_WEIGHT:
-            ties.add(answers_key)
-            reason = "no_choice" if winner is None else "tie" if _weight(supporters) else "no_weight"
+            weighs = _weight(supporters) > 0  # votes without weight take nothing from a correction either
+            if weighs:
+                ties.add(answers_key)
+            reason = "no_weight" if not weighs else "no_choice" if winner is None else "tie"
             drafts.drop("pairs", reason, {choice.record_id for choice in group})
             continue
         first = min(group, key=_age)

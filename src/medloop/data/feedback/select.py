@@ -22,7 +22,8 @@ import numpy as np
 from medloop.contracts import Contract, Correction, Feedback, Message, Preference, Trace
 from medloop.contracts.feedback import FAULT_AXES, Purpose
 from medloop.contracts.polarity import label, polarity
-from medloop.data.feedback.rows import AnswerRating, Choice, ExpertAnswer, FeedbackPrompt, PromptFeedback, RaterWeights
+from medloop.data.feedback.rater_weights import RaterWeights
+from medloop.data.feedback.rows import AnswerRating, Choice, ExpertAnswer, FeedbackPrompt, PromptFeedback
 from medloop.data.progress import Progress, silent
 from medloop.errors import BusyError
 from medloop.privacy.consent import Register
@@ -246,30 +247,33 @@ def _add(feedback: PromptFeedback, record: FeedbackRecord, prompt: FeedbackPromp
         liked = label(
             polarity(thumb=record.thumb, stars=record.rating, feedback_type=record.feedback_type, critical=record.critical)
         )
+        weight = weights.against(rater) if liked is False else weights.behind(rater)
         feedback.ratings.append(
             AnswerRating(
                 prompt, record.agent_response, liked, record.critical, rater, record_id, timestamp, record.axes.get("safety"),
-                {axis: record.axes[axis] for axis in FAULT_AXES if axis in record.axes}, weights.of(rater),
+                {axis: record.axes[axis] for axis in FAULT_AXES if axis in record.axes}, weight,
             )
         )  # fmt: skip
     elif isinstance(record, Preference):
-        _add_preference(feedback, record, prompt, rater, weights.of(rater))
+        _add_preference(feedback, record, prompt, rater, weights)
     else:
-        feedback.corrections.append(ExpertAnswer(prompt, record.original, record.golden, record.reason, record_id, timestamp))
+        texts = (prompt, record.original, record.golden, record.reason)
+        feedback.corrections.append(ExpertAnswer(*texts, rater, record_id, timestamp, weights.behind(rater)))
 
 
 def _add_preference(
-    feedback: PromptFeedback, record: Preference, prompt: FeedbackPrompt, rater: str | None, weight: float
+    feedback: PromptFeedback, record: Preference, prompt: FeedbackPrompt, rater: str | None, weights: RaterWeights
 ) -> None:  # fmt: skip
     """The choice, and a dislike of each answer that is bad or could harm: a harmful answer is never the better one of a pair."""
     answers = {"a": record.response_a, "b": record.response_b}
     shared = (rater, record.preference_id, record.timestamp)
     has_winner = record.preferred in answers and record.preferred not in record.critical
     chosen = list(answers).index(record.preferred) if has_winner else None
-    feedback.choices.append(Choice(prompt, (record.response_a, record.response_b), chosen, *shared, weight))
+    feedback.choices.append(Choice(prompt, (record.response_a, record.response_b), chosen, *shared, weights.behind(rater)))
+    against = weights.against(rater)
     for side, answer in answers.items():
         if record.preferred == "both_bad" or side in record.critical:
-            feedback.ratings.append(AnswerRating(prompt, answer, False, side in record.critical, *shared, weight=weight))
+            feedback.ratings.append(AnswerRating(prompt, answer, False, side in record.critical, *shared, weight=against))
 
 
 def _prompt(record: FeedbackRecord, trace: Trace | None) -> FeedbackPrompt:

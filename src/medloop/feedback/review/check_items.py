@@ -5,6 +5,7 @@
 Where a clinician flagged an answer as critical and a clinician corrected it, the correction is the better one of the two. An item
 asks others to compare them, in an order that only a hash decides; `expected` has the right side, which no rater is told. The
 author of the correction does not get the item. The verdicts measure their raters (insight/skill.py) and enter no dataset.
+What a rater sees of an item, and of their own record afterwards, is the same for a check item as for any other comparison.
 """
 
 import hashlib
@@ -47,7 +48,8 @@ def _item(
     answers: Sequence[str] = (correction.golden, correction.original)
     candidate = QueueCandidate(
         prompt=trace.conversation.prompt, answers=tuple(answers if first else answers[::-1]), kind="compare",
-        traces=(trace.trace_id, None), contexts=trace.contexts, records=(correction.correction_id,),
+        models=(trace.model_version, trace.model_version), traces=(None, trace.trace_id) if first else (trace.trace_id, None),
+        contexts=trace.contexts, records=(correction.correction_id,),
     )  # fmt: skip
     clean = next(iter(scrubbed(store, [candidate])), None)
     if clean is None:

@@ -17,6 +17,7 @@ A near-duplicate of something chosen waits until nothing else is left. The lanes
 queue meets them in their shares. The same input gives the same batch.
 """
 
+import hashlib
 import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -245,8 +246,17 @@ def make_item(
     return QueueItem(
         kind=candidate.kind, content=content, priority=round(priority, 6),
         reasons={name: round(value, 3) for name, value in sorted(reasons.items()) if value > 0}, stratum=stratum,
-        raters=1 if candidate.kind == "correct" else config.raters, trace_id=candidate.traces[0] if candidate.traces else None,
+        raters=1 if candidate.kind == "correct" else config.raters, trace_id=_trace_of(candidate),
     )  # fmt: skip
+
+
+def _trace_of(candidate: QueueCandidate) -> str | None:
+    """The trace that the item names. Of two it is either one, as a hash decides: in a check item only one of the answers has a
+    trace, on either side, and nothing may tell check items from others."""
+    named = [name for name in candidate.traces if name is not None]
+    if len(named) < 2:
+        return named[0] if named else None
+    return named[hashlib.sha256("\0".join(candidate.answers).encode("utf-8", "surrogatepass")).digest()[0] % 2]
 
 
 def item_id(candidate: QueueCandidate) -> str:

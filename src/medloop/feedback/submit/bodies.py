@@ -2,7 +2,7 @@
 
 With a `trace_id` the trace fills what is left out: session, agent, model, question and answer; for a program a `session_id` alone
 does the same with the newest trace of that session. A rating of a session without a trace is stored without question and answer.
-Names that are stored in clear say nothing about a person (names.py).
+Names that are stored in clear say nothing about a person (privacy/clear_names.py).
 Id and time of a record may be given, so that old feedback keeps both. Lengths are bounded here, whole bodies by the guard.
 Unknown fields are refused, so that a misspelt `comment` is an error and does not get lost.
 """
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from medloop.contracts.base import Hash, Unit, to_utc, utc_now
 from medloop.contracts.chat import Role
 from medloop.contracts.feedback import ChoiceOutcome, FeedbackType, Purpose, Side
-from medloop.feedback.submit.names import SafeName
+from medloop.privacy.clear_names import SafeName
 
 MAX_TEXT = 20_000  # characters of one text
 MAX_AXES = 20

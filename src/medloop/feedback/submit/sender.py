@@ -5,6 +5,7 @@ judges only what the review queue showed them, and texts that come with a trace 
 answer cannot pass for a verdict about another.
 """
 
+import hmac
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from medloop.contracts.feedback import same_texts
 from medloop.errors import InputError
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
 from medloop.store.db import Store
-from medloop.store.records import shown_items, users
+from medloop.store.records import consents, shown_items, users
 
 RatingBody = FeedbackBody | PreferenceBody | CorrectionBody
 NO_TRACE = "There is no trace with this trace_id"
@@ -32,6 +33,7 @@ class Sender:
     user_id: str
     is_program: bool = False
     speaks_for: frozenset[str] = frozenset()  # ids of users
+    is_rater: bool = True  # a clinician or an annotator; what anybody else likes is not an answer to learn
     by_queue: bool = False  # may speak only of traces that the queue has shown; else an id would open any trace's text
 
 
@@ -78,3 +80,9 @@ def _is_about(record: Feedback | Preference | Correction, trace: Trace) -> bool:
     exchange = (trace.conversation.question, trace.conversation.answer or "")
     question, *answers = record.exchange
     return any(same_texts((question, answer), exchange) for answer in answers)
+
+
+def hash_of_request(store: Store, caller: str, idempotency_key: str) -> str:
+    """Under which a request is known that may come again: its sender may have put a person's number into its key."""
+    key = hmac.digest(consents.hashing_key(store), b"medloop idempotency keys", "sha256")
+    return hmac.digest(key, f"{caller} {idempotency_key}".encode(), "sha256").hex()

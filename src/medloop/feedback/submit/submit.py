@@ -33,8 +33,18 @@ from medloop.errors import InputError
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
 from medloop.feedback.submit.doubt import Doubt
 from medloop.feedback.submit.flags import FlaggedAnswer, critical_flags, flagged_answers
+from medloop.feedback.submit.notes import note_about
 from medloop.feedback.submit.phi_scan import PhiScan
-from medloop.feedback.submit.sender import FROM_QUEUE, NO_TRACE, RatingBody, Sender, brings_texts, check_exchange, check_sender
+from medloop.feedback.submit.sender import (
+    FROM_QUEUE,
+    NO_TRACE,
+    RatingBody,
+    Sender,
+    brings_texts,
+    check_exchange,
+    check_sender,
+    hash_of_request,
+)
 from medloop.privacy.consent import subject_of
 from medloop.store.db import Store
 from medloop.store.records import crud, shown_items, workspace_settings
@@ -52,14 +62,6 @@ OTHER_SUBJECT = "The exchange that this is about does not belong to this subject
 LEAVE_SUBJECT_OUT = "Leave 'subject' out: the record gets the subject of its trace"
 SUBJECT_FIRST = "Leave 'subject' out, or log the trace with its subject first: POST /api/v1/traces"
 OWN_ID = "Send the id that you received for it"
-NOT_USED = (
-    "This record has no consent to training, so nothing will be trained on it; it counts only in the numbers. "
-    'To change that, send it again with "consent": ["training"] and "supersedes": "{}".'
-)
-NO_EXCHANGE = (
-    "Question and answer of this session are not known, so this rating counts only in the numbers. "
-    "To change that, name the trace_id, or send user_query and agent_response."
-)
 
 
 def prepare_submission(store: Store, body: SubmissionBody, sender: Sender, *, key: str | None = None) -> WriteRequest:
@@ -72,6 +74,7 @@ def prepare_submission(store: Store, body: SubmissionBody, sender: Sender, *, ke
     def build(known: LookupResults) -> NewRows:
         return _RecordBuilder(store, sender, clinician, known, scan).rows(body)
 
+    key = None if key is None else hash_of_request(store, sender.user_id, key)
     return WriteRequest(sender.user_id, build, key, fingerprint(body), _lookups(body, sender), scan.prepare, scan.begin)
 
 
@@ -155,16 +158,6 @@ def _given(*texts: str | None) -> tuple[str, ...]:
     return tuple(text for text in texts if text)
 
 
-def _note(record: Contract) -> Json:
-    """What the sender should know: that the record will not be trained on, and how to change that."""
-    notes = []
-    if isinstance(record, Feedback | Preference | Correction) and "training" not in record.consent:
-        notes.append(NOT_USED.format(crud.id_of(record)))
-    if isinstance(record, Feedback) and not record.user_query:
-        notes.append(NO_EXCHANGE)
-    return {"note": " ".join(notes)} if notes else {}
-
-
 @dataclass(frozen=True)
 class _RecordBuilder:
     """Makes the rows of one body, with the records it names at hand."""
@@ -197,7 +190,7 @@ class _RecordBuilder:
             )
             for row in held
         )
-        answer = {**ids, "timestamp": timestamp, "quarantined": bool(held), **_note(built[0])}
+        answer = {**ids, "timestamp": timestamp, "quarantined": bool(held), **note_about(built, self.sender)}
         held_rows = tuple((quarantine, row) for row in held)
         return NewRows(answer, tuple(built), held_rows, (*events, *flags.events), update=flags.update)
 
@@ -221,7 +214,12 @@ class _RecordBuilder:
             )
         timestamp = iso_utc(stored.timestamp)  # type: ignore[attr-defined]
         held = crud.id_of(stored) in self.known.quarantined
-        answer = {_id_name(body): crud.id_of(stored), "timestamp": timestamp, "quarantined": held, **_note(stored)}
+        answer = {
+            _id_name(body): crud.id_of(stored),
+            "timestamp": timestamp,
+            "quarantined": held,
+            **note_about([stored], self.sender),
+        }
         return NewRows(answer, known=True)
 
     def check_references(self, body: SubmissionBody) -> None:
@@ -330,9 +328,9 @@ class _RecordBuilder:
         conversation = trace.conversation
         shown = None
         if not self.sender.is_program:
-            shown = shown_items.content_shown_to(self.store, trace.trace_id, self.sender.user_id)
+            shown = shown_items.trace_shown_to(self.store, trace.trace_id, self.sender.user_id)
         if shown is not None:
-            conversation = Conversation(messages=(*shown.prompt, Message(role="assistant", content=shown.answers[0])))
+            conversation = shown
         elif self.sender.by_queue:
             raise InputError(NO_TRACE, FROM_QUEUE)
         if conversation.answer is None:

@@ -22,6 +22,7 @@ from medloop.store.records.chunks import chunks
 from medloop.store.records.lineage import superseded
 from medloop.store.records.polarity_sql import polarity_column
 from medloop.store.records.quarantine import withheld
+from medloop.store.records.users import RATERS
 from medloop.store.tables import (
     natural_id,
     queue_items,
@@ -30,11 +31,15 @@ from medloop.store.tables import (
     rlhf_feedback,
     rlhf_preferences,
     traces,
+    users,
 )
 
 Kind = Literal["feedback", "preference", "correction"]
 TABLES: dict[Kind, Table] = {"feedback": rlhf_feedback, "preference": rlhf_preferences, "correction": rlhf_corrections}
 PAGE_SIZE = 1000
+# What a program or an engineer proposes is not a correction that the queue could stop asking for.
+_NOT_RATERS = select(users.c.user_id).where(users.c.role.not_in(RATERS))
+CORRECTED_BY_RATER = func.coalesce(rlhf_corrections.c.clinician_id, rlhf_corrections.c.recorded_by, "").not_in(_NOT_RATERS)
 _COLUMNS = (
     "timestamp", "clinician_id", "recorded_by", "trace_id", "subject", "consent", "rating", "thumb", "axes", "critical",
     "preferred", "shown_first", "model_a", "model_b", "model_version",
@@ -228,8 +233,8 @@ def feedback_on_traces(store: Store, trace_ids: list[str]) -> dict[str, TraceFee
             query = select(table.trace_id, bad, func.count(rater.distinct())).where(table.trace_id.in_(some), judged)
             for name, complaint, n in conn.execute(query.group_by(table.trace_id)).all():
                 feedback[name] = TraceFeedback(float(complaint), int(n))
-            done = select(rlhf_corrections.c.trace_id).where(rlhf_corrections.c.trace_id.in_(some)).distinct()
-            for name in conn.execute(done).scalars():
+            done = select(rlhf_corrections.c.trace_id).where(rlhf_corrections.c.trace_id.in_(some), CORRECTED_BY_RATER)
+            for name in conn.execute(done.distinct()).scalars():
                 if name is not None:
                     feedback[name] = replace(feedback.get(name, NO_FEEDBACK), corrected=True)
     return feedback

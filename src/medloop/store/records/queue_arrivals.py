@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Select, and_, exists, func, insert, or_, sele
 from medloop.contracts.polarity import REASONS_TO_REVIEW
 from medloop.store.db import Store
 from medloop.store.records.chunks import chunks
+from medloop.store.records.marks import CORRECTED_BY_RATER
 from medloop.store.records.polarity_sql import polarity_column
 from medloop.store.records.quarantine import withheld
 from medloop.store.records.review_verdicts import TurnVerdict
@@ -166,7 +167,7 @@ def _shown(conn: Connection, trace_ids: Iterable[str]) -> list[str]:
 
 def corrected_traces(store: Store, trace_ids: Iterable[str]) -> set[str]:
     with store.read() as conn:
-        return set(_ids_in(conn, _FIXED.trace_id, list(trace_ids), _FIXED.correction_id.not_in(_WITHDRAWN)))
+        return set(_ids_in(conn, _FIXED.trace_id, list(trace_ids), _FIXED.correction_id.not_in(_WITHDRAWN), CORRECTED_BY_RATER))
 
 
 def free_complaints(store: Store, record_ids: Iterable[str]) -> list[str]:
@@ -174,7 +175,7 @@ def free_complaints(store: Store, record_ids: Iterable[str]) -> list[str]:
     with store.read() as conn:
         ids = list(record_ids)
         held = set(_ids_in(conn, quarantine.c.record_id, ids, quarantine.c.state != "released"))
-        corrected = set(_ids_in(conn, _FIXED.feedback_id, ids))
+        corrected = set(_ids_in(conn, _FIXED.feedback_id, ids, CORRECTED_BY_RATER))
         held.update(_ids_in(conn, _CHOICE.preference_id, ids, withheld(_CHOICE.trace_id)))
     return [name for name in ids if name not in held | corrected]
 
@@ -206,7 +207,7 @@ def close_corrected(conn: Connection, trace_ids: Iterable[str]) -> int:
     """Nobody is asked for a correction that somebody else has sent meanwhile; whoever holds the item may finish it."""
     items = queue_items.c
     held = exists().where(queue_turns.c.item_id == items.item_id, queue_turns.c.state == "held")
-    corrected = exists().where(rlhf_corrections.c.trace_id == items.trace_id)
+    corrected = exists().where(_FIXED.trace_id == items.trace_id, CORRECTED_BY_RATER)
     closed = 0
     for some in chunks(list(trace_ids)):
         mine = and_(items.trace_id.in_(some), items.kind == "correct", items.state == "open", corrected, ~held)

@@ -178,8 +178,10 @@ def lease(store: Store, ask: LeaseRequest) -> LeasedItem | None:
 
 
 def _leased(item: Row[Any], content: QueueContent, **turn: Any) -> LeasedItem:
-    columns = ("item_id", "kind", "reasons", "stratum", "trace_id")
-    return LeasedItem(content=content, **{name: item._mapping[name] for name in columns}, **turn)
+    """As its rater sees it. Why a comparison was chosen is not told: it would tell check items from others."""
+    columns = ("item_id", "kind", "stratum", "trace_id")
+    reasons = {} if item.kind == "compare" else item.reasons
+    return LeasedItem(content=content, reasons=reasons, **{name: item._mapping[name] for name in columns}, **turn)
 
 
 def _searched(store: Store, conn: Connection, ask: LeaseRequest) -> LeaseRequest:

@@ -1,6 +1,6 @@
 """What the review queue has shown to a rater: a verdict is about one of these items, and an annotator speaks of nothing else.
 
-content_shown_to(store, trace_id, "u_1")          # the trace as this rater saw it
+trace_shown_to(store, trace_id, "u_1")            # the conversation of the trace as this rater saw it
 contents_shown_to(store, "u_1", trace_id=None)    # the items in their hands
 """
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from medloop.contracts import Conversation, Message
 from medloop.contracts.queue import QueueContent
 from medloop.store.db import Store
 from medloop.store.records.quarantine import withheld
@@ -24,13 +25,13 @@ def contents_shown_to(store: Store, rater: str, *, trace_id: str | None) -> list
         return [open_content(store, conn, row) for row in rows]
 
 
-def content_shown_to(store: Store, trace_id: str, rater: str) -> QueueContent | None:
-    """What this rater saw of the trace, scrubbed; None if they may not see it. `answers[0]` is the trace's answer.
-
-    Check items (feedback/review/check_items.py) do not count: their answers stand in a secret order, and only one has a trace.
-    """
-    contents = contents_shown_to(store, rater, trace_id=trace_id)
-    return next((content for content in contents if None not in content.traces), None)
+def trace_shown_to(store: Store, trace_id: str, rater: str) -> Conversation | None:
+    """What this rater saw of the trace, scrubbed; None if they may not see it. Of two answers it is the trace's own."""
+    content = next(iter(contents_shown_to(store, rater, trace_id=trace_id)), None)
+    if content is None:
+        return None
+    answer = content.answers[content.traces.index(trace_id) if trace_id in content.traces else 0]
+    return Conversation(messages=(*content.prompt, Message(role="assistant", content=answer)))
 
 
 def was_shown(store: Store, trace_id: str, rater: str) -> bool:

@@ -39,7 +39,7 @@ idempotency_keys = new_table(
     "idempotency_keys",
     serial(),
     Column("caller", String, nullable=False),
-    Column("key", String, nullable=False),
+    Column("key", String, nullable=False),  # a keyed hash of what the caller sent, which may name somebody
     Column("fingerprint", String(64), nullable=False),
     Column("status", Integer, nullable=False),
     Column("answer", JSON, nullable=False),  # ids and times only, never what somebody wrote

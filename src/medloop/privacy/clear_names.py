@@ -1,0 +1,79 @@
+"""Names that are stored as they are, beside the encrypted texts: session, agent, model, a sender's own ids, a consent text.
+
+They are indexed, listed and exported, so they must say nothing about a person. Only the characters of an identifier are allowed,
+and neither a telephone, identity or card number, however it is grouped and whatever stands around it, nor an e-mail address or a
+patient's number. A person's name in plain letters cannot be told from any other word: send ids that your system made up.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from medloop.privacy.phi.numbers import is_mobile, is_resident_id
+
+LONGEST = 128
+_ALLOWED = r"^[A-Za-z0-9][A-Za-z0-9._:@/+=-]*$"
+_NAME = re.compile(_ALLOWED)
+_EMAIL = re.compile(r"[A-Za-z0-9._+-]@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(?![A-Za-z0-9])")
+# Drawn at random or computed, so the digits in it mean nothing: a UUID; 16 or more hexadecimal digits with letters among them.
+_RANDOM = re.compile(
+    r"(?<![0-9A-Za-z])(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    r"|(?=(?:\d*[a-f]){2})[0-9a-f]{16,})(?![0-9A-Za-z])",
+    re.I,
+)
+_DIGITS_ENOUGH = re.compile(r"(?:\d\D*){4}")
+_DIGITS = re.compile(r"\d+(?:[._:@/+=-]\d+)*(?:[._:@/+=-]?[Xx](?![A-Za-z0-9]))?")
+_GROUP = re.compile(r"\d+[Xx]?|[Xx]")
+_MOST_GROUPS = 6  # neighbouring groups of digits that are tried as one number
+_PHONE = re.compile(
+    r"(?<![A-Za-z0-9])\+\d(?:[._/-]?\d){7,14}(?!\d)"  # +44-20-7946-0958
+    r"|(?<!\d)0\d{2,3}-\d{7,8}(?!\d)"  # 010-62345678
+    r"|(?<!\d)\d{3}[._-]\d{3}[._-]\d{4}(?!\d)"  # 415-555-0100
+)
+_NUMBER_OF_SOMEBODY = re.compile(
+    r"(?<![a-z])(?:mrn|ssn|nhs|patient|phone|mobile|tel)[._:=-]*(?:id|no|nr|number)?[._:=-]*\d{4,}"  # mrn-4471902
+    r"|(?<!\d)\d{3}-\d{2}-\d{4}(?!\d)"  # a social security number
+    r"|(?<!\d)[3-6]\d{3}(?:[._-]\d{4}){3}(?!\d)",  # a bank card
+    re.I,
+)
+OTHER_CHARACTERS = "use only letters, digits and . _ : @ / + = - in it, without spaces, at most 128"
+OF_A_PERSON = (
+    "this looks like a number or an address of a person; send an id that says nothing about anybody, "
+    "for example a UUID, sess_xyz789 or 2026-01"
+)
+
+
+def check_name(name: str) -> str:
+    """The name itself; ValueError where it has other characters, or what may identify somebody."""
+    if len(name) > LONGEST or not _NAME.fullmatch(name):
+        raise ValueError(OTHER_CHARACTERS)
+    if "@" in name and _EMAIL.search(name):
+        raise ValueError(OF_A_PERSON)
+    if not _DIGITS_ENOUGH.search(name):
+        return name
+    rest = _RANDOM.sub("-", name)
+    if any(is_mobile(number) or is_resident_id(number) for number in _numbers(rest)):
+        raise ValueError(OF_A_PERSON)
+    if rest != name and any(len(number) == 18 and is_resident_id(number) for number in _numbers(name)):
+        raise ValueError(OF_A_PERSON)
+    if _PHONE.search(rest) or _NUMBER_OF_SOMEBODY.search(rest):
+        raise ValueError(OF_A_PERSON)
+    return name
+
+
+def _numbers(name: str) -> Iterator[str]:
+    """Each group of digits, and what neighbouring groups are together."""
+    for run in _DIGITS.finditer(name):
+        groups = _GROUP.findall(run[0])
+        for first in range(len(groups)):
+            digits = ""
+            for group in groups[first : first + _MOST_GROUPS]:
+                digits += group
+                yield digits
+
+
+SafeName = Annotated[
+    str, Field(min_length=1, max_length=LONGEST, json_schema_extra={"pattern": _ALLOWED}), AfterValidator(check_name)
+]
