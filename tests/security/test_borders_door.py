@@ -6,7 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +154,45 @@ def test_trailers_without_an_end_are_closed(world: World) -> None:
         except OSError:
             pass
         assert sent < 16 * 2**20
+
+
+class Counting(slow_clients.SlowClientProtocol):
+    """Counts the requests that wait on a connection."""
+
+    most = 0
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        Counting.most = max(Counting.most, len(self.pipeline))
+
+
+PIPELINED = b"GET /api/v1/queue/stats HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+def answers(sock: socket.socket) -> Iterator[bytes]:
+    """What arrives, until the server closes or is silent."""
+    sock.settimeout(2)
+    try:
+        while received := sock.recv(65536):
+            yield received
+    except OSError:
+        pass
+
+
+def test_requests_that_come_before_the_answers_wait_in_a_short_line(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(Counting, "most", 0)
+    with door(world, http=Counting) as port:
+        with held(port, 1, PIPELINED * 20) as (sock,):
+            assert b"".join(answers(sock)).count(b"HTTP/1.1 401") == 20
+        with held(port, 1, b"") as (sock,), pytest.raises(OSError):
+            for _ in range(2000):  # 56 MB of requests, while the answers to the first are read
+                sock.sendall(PIPELINED * 500)
+                sock.settimeout(0.01)
+                with suppress(TimeoutError):
+                    sock.recv(2**20)
+                sock.settimeout(5)
+        assert rate(port, world.keys["clinician"]) == 201
+    assert 10 <= Counting.most <= slow_clients.PIPELINED
 
 
 # B11: behind a proxy

@@ -7,12 +7,17 @@ letter by letter (slowloris), headers without an end. Each would hold a connecti
 get a 503. So an unfinished head is closed after HEAD_S, and where there is no place for a new connection, the one that has waited
 longest without a request is closed for it. Headers after a body (trailers) are dropped, and their size is limited, too.
 
+Requests that come before the answer to the one before them (pipelining) wait their turn: a few of them, and nothing more is read
+until they are answered. uvicorn would read on after each answer, and keep a request for every 20 bytes that somebody sends.
+
 A request whose key holds its share of slots is refused here: a task for each would cost as much as the request itself.
 """
 
 import asyncio
+from collections.abc import Sized
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from medloop.api.admission import holders_of
@@ -22,7 +27,20 @@ from medloop.api.policy import bearer_key
 
 HEAD_S = 10.0
 HEAD_BYTES = 64 * 1024  # of a head, or of what comes around a body; beyond what was read together with the last of it
+PIPELINED = 64  # requests that wait on one connection; it is closed when more come at once
 CHUNK_BYTES = 8  # around each byte of a body that is sent in the smallest chunks
+
+
+class PipelineFlow(FlowControl):
+    """Reads on only when no request of the connection waits."""
+
+    def __init__(self, transport: Any, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
 
 
 class SlowClientProtocol(HttpToolsProtocol):
@@ -42,6 +60,7 @@ class SlowClientProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.flow = PipelineFlow(transport, self.pipeline)
         if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency and self._waiting:
             oldest = next(iter(self._waiting))
             self.connections.discard(oldest)
@@ -88,7 +107,10 @@ class SlowClientProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._reading_head, self._bytes_left = False, HEAD_BYTES
         self._waiting.pop(self, None)
-        super().on_headers_complete()
+        if len(self.pipeline) >= PIPELINED:
+            self._close()
+        if not self.transport.is_closing():
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._bytes_left = min(HEAD_BYTES, self._bytes_left + (1 + CHUNK_BYTES) * len(body))
@@ -120,4 +142,5 @@ class SlowClientProtocol(HttpToolsProtocol):
     def _close(self) -> None:
         self._waiting.pop(self, None)
         self._stop_timer()
+        self.pipeline.clear()
         self.transport.close()
