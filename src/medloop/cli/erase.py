@@ -77,6 +77,7 @@ def erase(
                 raise
             request_id = request_approval(store, request, needed, by=person)
             ui.say(f"{needed.what}. Nothing was removed; the request waits for a second person.")
+            ui.say(f"It is for the set of records {needed.ids_sha256[:12]}, which --dry-run shows; if that changes, ask again.")
             ui.say(f"Another clinician or admin approves it: medloop erase --approve {request_id} --user NAME")
             return
         path = proof_path(store, proof.erasure_id)
@@ -89,7 +90,7 @@ def _replay(settings: Settings, jobs: QueuedJobs) -> None:
     proofs = replay_erasures(settings, actor=actor(), jobs=jobs)
     for proof in proofs:
         _print_proof(proof)
-    ui.say(f"{len(proofs):,} erasures were repeated." if proofs else "Nothing that was erased has come back.")
+    ui.say(f"Erasures that were repeated: {len(proofs):,}." if proofs else "Nothing that was erased has come back.")
     for proof in proofs:
         _require_complete(proof)
 
@@ -135,6 +136,8 @@ def _print_preview(plan: ErasurePreview) -> None:
         ui.say(f"           {record.record_id}: {why}, sent by {record.recorded_by or 'an agent'}{flag}")
     for name, count in plan.evidence.items():
         ui.say(f"{count:>9,}  {name} would lose their text; a second person must approve that")
+    if plan.evidence:
+        ui.say(f"Set of records: {plan.ids_sha256[:12]}. An approval is for this set only.")
     _print_rest(plan.shared, plan.unsearched)
 
 

@@ -45,7 +45,7 @@ def submit_erasure(erasure: ErasureRequest, settings: Settings, *, actor: str, d
     values = {
         "reason": erasure.reason, "records": list(erasure.records), "keep_jobs": erasure.keep_jobs, "dry_run": dry_run,
         **({} if erasure.subject is None else {"subject": erasure.subject}),
-        **({} if erasure.approved_by is None else {"approved_by": erasure.approved_by}),
+        **({} if erasure.approved_by is None else {"approved_by": erasure.approved_by, "approved_ids": erasure.approved_ids}),
     }  # fmt: skip
     return submit_task(TaskRequest(stage="ERASE", actor=actor, config=values), settings, channel="http")
 

@@ -89,7 +89,12 @@ def erase(work: Work) -> str:
     request, jobs = work.request, QueuedJobs(work.settings)
     values: Json = request.config
     erasure = ErasureRequest(
-        values["reason"], values.get("subject"), tuple(values["records"]), values["keep_jobs"], values.get("approved_by")
+        values["reason"],
+        values.get("subject"),
+        tuple(values["records"]),
+        values["keep_jobs"],
+        values.get("approved_by"),
+        values.get("approved_ids"),
     )
     with open_store(work.settings) as store:
         if values["dry_run"]:
@@ -98,7 +103,7 @@ def erase(work: Work) -> str:
                 {
                     "state": "preview", "rows": plan.rows, "files": plan.files, "unsearched": plan.unsearched,
                     "shared": plan.shared, "jobs": plan.jobs, "foreign": [asdict(record) for record in plan.foreign],
-                    "evidence": plan.evidence,
+                    "evidence": plan.evidence, "ids_sha256": plan.ids_sha256,
                 }
             )  # fmt: skip
             return "Nothing was changed."
@@ -107,7 +112,7 @@ def erase(work: Work) -> str:
         except SecondPersonNeededError as needed:
             request_id = request_approval(store, erasure, needed, by=request.actor)
             waiting = {"state": "waiting", "rows": {}, "files": [], "request_id": request_id, "evidence": needed.evidence}
-            work.write_result(waiting)
+            work.write_result({**waiting, "ids_sha256": needed.ids_sha256})
             return f"{needed.what}. Nothing was removed; the request {request_id} waits for a second person."
         path = proof_path(store, proof.erasure_id)
     work.write_result(

@@ -187,11 +187,38 @@ def test_b7_safety_evidence_goes_only_if_two_people_agree_and_stays_without_text
         assert crud.get(store, crud.Feedback, flag) is None and crud.count(store, crud.RedTeamCase) == 0
 
 
+def failed_job(world: World, who: str, path: str) -> str:
+    """The message of a job that fails."""
+    filed = world.post(who, path, {}).json()
+    work(filed["job_id"], world.settings)
+    seen = world.client.get(filed["address"], headers={"Authorization": f"Bearer {world.keys['ann']}"}).json()
+    assert seen["state"] == "failed", seen
+    return str(seen["message"])
+
+
+def test_b7_an_approval_is_for_the_records_of_the_dry_run_and_no_others(world: World) -> None:
+    """Seen: a second flag that came after the request was erased by an approval of one flag."""
+    flag, _ = flagged(world)
+    shown = world.erased("ann", {"subject": "decoy", "reason": "asked", "dry_run": True})["ids_sha256"]
+    waiting = world.erased("ann", {"subject": "decoy", "reason": "asked"})
+    requests = world.client.get("/api/v1/erasure/requests", headers={"Authorization": f"Bearer {world.keys['dr.li']}"}).json()
+    assert [request["ids_sha256"] for request in requests] == [shown] == [waiting["ids_sha256"]]
+    trace = world.send("traces", trace_body(told("chest"), subject="decoy"))["trace_id"]
+    later = world.send("rlhf/feedback", {"trace_id": trace, "critical": True, "comments": "Again."}, who="dr.li")["feedback_id"]
+    message = failed_job(world, "dr.li", f"erasure/requests/{waiting['request_id']}/approve")
+    assert "have changed since it was requested" in message and "nothing was removed" in message
+    with open_store(world.settings) as store:
+        assert all(crud.get(store, crud.Feedback, name) is not None for name in (flag, later))
+    anew = world.erased("ann", {"subject": "decoy", "reason": "asked"})
+    assert anew["request_id"] != waiting["request_id"] and anew["ids_sha256"] != shown
+    assert world.erased("dr.li", {}, f"erasure/requests/{anew['request_id']}/approve")["state"] == "complete"
+
+
 def test_b7_an_approval_is_over_after_a_day(sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(sqlite_settings) as store:
         ann, li = (users.add_user(store, name, "clinician", actor="test", password=PASSWORD).user_id for name in ("ann", "dr.li"))
         request = erasure_requests.add_request(
-            store, subject="sub_1", records=(), reason="asked", keep_jobs=False, by=ann, evidence=1
+            store, subject="sub_1", records=(), reason="asked", keep_jobs=False, by=ann, evidence=1, ids_sha256="0"
         )
         erasure_requests.approve(store, request, by=li)
         assert erasure_requests.approve(store, request, by=li).approved_by == li, "an interrupted erasure can go on"
@@ -206,6 +233,9 @@ def test_b7_two_people_agree_at_the_keyboard(sqlite_settings: Settings) -> None:
         flagged(world)
     asked = cli(world.settings, "erase", "--subject", "decoy", "--reason", "asked", "--user", "ann", text=PASSWORD + "\n")
     assert asked.exit_code == 0 and "Nothing was removed" in asked.output, asked.output
+    dry = cli(world.settings, "erase", "--subject", "decoy", "--reason", "asked", "--dry-run").output
+    ids = dry.split("Set of records: ")[1][:12]
+    assert f"the set of records {ids}" in asked.output
     request = next(word for word in asked.output.split() if word.startswith("ereq_"))
     dry = cli(world.settings, "erase", "--approve", request, "--user", "dr.li", "--dry-run", text=PASSWORD + "\n")
     assert isinstance(dry.exception, InputError) and "--dry-run" in str(dry.exception)
@@ -266,7 +296,7 @@ def test_b10_after_a_restore_erased_people_stay_erased(world: World, old_tree: b
     if old_tree:
         tree.write_bytes(copy)
     done = cli(world.settings, "erase", "--replay")
-    assert done.exit_code == 0 and "1 erasures were repeated" in done.output, done.output
+    assert done.exit_code == 0 and "Erasures that were repeated: 1." in done.output, done.output
     with open_store(world.settings) as store:
         assert crud.get(store, Trace, mine) is None and crud.get(store, Trace, hers) is not None
         assert not opens(store, next(Row(row) for row in backup["traces"] if row["trace_id"] == mine))

@@ -146,6 +146,7 @@ class ErasureRequestOut(BaseModel):
     reason: str
     requested_by: str
     timestamp: datetime
+    ids_sha256: str = Field(description="Names the set of records. A dry run has the same while the set is the same.")
 
 
 class ErasureOut(BaseModel):
@@ -166,6 +167,7 @@ class ErasureOut(BaseModel):
     shared: int = 0
     foreign: list[ForeignOut] = Field(default_factory=list, description="Records that the request did not name (preview).")
     evidence: dict[str, int] = Field(default_factory=dict, examples=[{"critical flags": 1, "incidents": 1}])
+    ids_sha256: str | None = Field(None, description="Names the set of records (preview, waiting); an approval is for this set.")
     proof: dict[str, Any] | None = Field(None, description="The proof as stored under reports/erasure.")
 
 
@@ -248,7 +250,10 @@ def erasure_requests(request: Request, caller: Carer) -> list[ErasureRequestOut]
 
 @router.post("/erasure/requests/{request_id}/approve", status_code=202, responses=FILED)
 def approve_erasure(request_id: str, request: Request, response: Response, caller: Carer, wait: Wait = 0) -> ErasureJobOut:
-    """Approve an erasure that somebody else requested; it starts at once. 403: you requested it, or your role may not."""
+    """Approve an erasure that somebody else requested; it starts at once. 403: you requested it, or your role may not.
+
+    The approval is for the set of records in the request. If that has changed since, the job fails and removes nothing.
+    """
     store = store_of(request)
     erasure, requested_by = approve(store, request_id, by=caller.user_id)
     job_id = submit.submit_erasure(erasure, store.settings, actor=requested_by, dry_run=False)

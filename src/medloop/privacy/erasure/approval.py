@@ -14,7 +14,7 @@ def request_approval(store: Store, request: ErasureRequest, needed: SecondPerson
     subject = None if request.subject is None else subject_of(store, request.subject)
     return erasure_requests.add_request(
         store, subject=subject, records=request.records, reason=request.reason.strip(), keep_jobs=request.keep_jobs, by=by,
-        evidence=sum(needed.evidence.values()),
+        evidence=sum(needed.evidence.values()), ids_sha256=needed.ids_sha256,
     )  # fmt: skip
 
 
@@ -22,4 +22,4 @@ def approve(store: Store, request_id: str, *, by: str) -> tuple[ErasureRequest, 
     """The request, approved by a second person, and who made it."""
     stored = erasure_requests.approve(store, request_id, by=by)
     request = ErasureRequest(stored.reason, stored.subject, stored.records, stored.keep_jobs)
-    return replace(request, approved_by=stored.approved_by), stored.requested_by
+    return replace(request, approved_by=stored.approved_by, approved_ids=stored.ids_sha256), stored.requested_by

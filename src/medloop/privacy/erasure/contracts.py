@@ -1,12 +1,13 @@
 """The request, the journal and the proof of an erasure, and what it needs to know about training jobs."""
 
+import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pydantic import Field
 
-from medloop.contracts import Contract
+from medloop.contracts import Contract, canonical_json
 from medloop.contracts.base import Text, Timestamp
 from medloop.store.records.evidence import ForeignRecord
 
@@ -23,6 +24,7 @@ class ErasureRequest:
     records: tuple[str, ...] = ()
     keep_jobs: bool = False
     approved_by: str | None = None  # the second person, if safety evidence goes
+    approved_ids: str | None = None  # the set of records that this person approved (`ErasurePlan.ids_sha256`)
 
 
 class TrainingJobs(Protocol):
@@ -93,6 +95,11 @@ class ErasurePlan(ErasureCase):
     def ids(self) -> set[str]:
         return {record_id for ids in self.record_ids.values() for record_id in ids}
 
+    @property
+    def ids_sha256(self) -> str:
+        """Names the set of records and how much safety evidence is in it: two people agree on exactly this."""
+        return hashlib.sha256(canonical_json([self.record_ids, self.evidence]).encode()).hexdigest()
+
 
 @dataclass(frozen=True)
 class ErasurePreview:
@@ -106,3 +113,4 @@ class ErasurePreview:
     jobs: list[str]
     foreign: list[ForeignRecord]
     evidence: dict[str, int]
+    ids_sha256: str

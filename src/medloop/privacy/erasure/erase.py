@@ -37,12 +37,23 @@ LONGEST_REASON = 200  # characters
 class SecondPersonNeededError(InputError):
     """The erasure removes critical flags or incidents' texts, and nobody has agreed to that yet."""
 
-    def __init__(self, evidence: dict[str, int]) -> None:
-        self.evidence = evidence
+    def __init__(self, evidence: dict[str, int], ids_sha256: str) -> None:
+        self.evidence, self.ids_sha256 = evidence, ids_sha256
         counts = " and ".join(f"{name}: {count:,}" for name, count in evidence.items())
         super().__init__(
             f"This erasure removes the text of safety evidence ({counts}), so two people must agree",
             "Request it with --user NAME; then another clinician or admin approves it",
+        )
+
+
+class ChangedSinceRequestError(InputError):
+    """The records are not those that two people agreed on."""
+
+    def __init__(self, approved: str, now: str) -> None:
+        super().__init__(
+            f"The records that this erasure removes have changed since it was requested (set {approved[:12]}, now {now[:12]}), "
+            "so the approval does not hold; nothing was removed",
+            "Look at them again with --dry-run, request the erasure anew, and have that request approved",
         )
 
 
@@ -57,8 +68,11 @@ def erase(
         planned = make_plan(store, request, actor)
         if planned is None:
             return _before(store, request, folder)
+        ids_sha256 = planned.plan.ids_sha256
         if planned.plan.evidence and request.approved_by is None:
-            raise SecondPersonNeededError(planned.plan.evidence)
+            raise SecondPersonNeededError(planned.plan.evidence, ids_sha256)
+        if request.approved_by is not None and request.approved_ids != ids_sha256:
+            raise ChangedSinceRequestError(request.approved_ids or "", ids_sha256)
         journal.keep(store, planned.plan, folder)
         return carry_out(store, planned.plan, folder, recard, jobs)
 
@@ -76,7 +90,9 @@ def preview(store: Store, request: ErasureRequest, *, actor: str, jobs: Training
     tainted, models = tainted_models(store, hashes)
     running = jobs.on(hashes | tainted, [*files.hits, *models]) if jobs else []
     unsearched = [*files.unsearched, *(jobs.unread() if jobs else ())]
-    return ErasurePreview(rows, files.hits, len(plan.datasets), plan.shared, unsearched, running, planned.foreign, plan.evidence)
+    return ErasurePreview(
+        rows, files.hits, len(plan.datasets), plan.shared, unsearched, running, planned.foreign, plan.evidence, plan.ids_sha256
+    )
 
 
 def check_known(store: Store, request: ErasureRequest) -> None:

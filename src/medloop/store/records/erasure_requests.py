@@ -1,7 +1,9 @@
 """Erasures that remove safety evidence wait here for a second person.
 
-    request_id = add_request(store, subject="sub_…", records=(), reason="asked", keep_jobs=False, by="usr_1")
+    request_id = add_request(store, subject="sub_…", records=(), reason="asked", keep_jobs=False, by="usr_1", …)
     approve(store, request_id, by="usr_2")           # somebody else, a clinician or an admin
+
+`ids_sha256` names the set of records that the request was about (`ErasurePlan.ids_sha256`); the erasure itself compares it.
 
 The rule is checked here, in the transaction of the change, so it holds for every door.
 """
@@ -44,21 +46,24 @@ class StoredRequest:
     requested_by: str
     timestamp: datetime
     approved_by: str | None
+    ids_sha256: str
 
 
 def add_request(
-    store: Store, *, subject: str | None, records: Sequence[str], reason: str, keep_jobs: bool, by: str, evidence: int
-) -> str:
+    store: Store, *, subject: str | None, records: Sequence[str], reason: str, keep_jobs: bool, by: str, evidence: int,
+    ids_sha256: str,
+) -> str:  # fmt: skip
     """Store a request; an equal one that waits already is not stored twice."""
-    same = [row for row in waiting(store) if (row.subject, row.records, row.requested_by) == (subject, tuple(records), by)]
-    if same:
-        return same[0].request_id
+    same = (subject, tuple(records), by, ids_sha256)
+    for row in waiting(store):
+        if (row.subject, row.records, row.requested_by, row.ids_sha256) == same:
+            return row.request_id
     request_id = f"ereq_{uuid7()}"
     with store.write() as conn:
         _check_person(conn, by)
-        values = {"request_id": request_id, "subject": subject, "records": list(records), "reason": reason}
-        conn.execute(insert(erasure_requests).values(**values, keep_jobs=keep_jobs, requested_by=by, timestamp=utc_now()))
-        detail: dict[str, str | int | float | bool] = {"evidence": evidence, "reason": reason}
+        values = {"request_id": request_id, "subject": subject, "records": list(records), "reason": reason, "requested_by": by}
+        conn.execute(insert(erasure_requests).values(**values, keep_jobs=keep_jobs, ids_sha256=ids_sha256, timestamp=utc_now()))
+        detail: dict[str, str | int | float | bool] = {"evidence": evidence, "reason": reason, "ids_sha256": ids_sha256}
         audit.append(conn, AuditEvent(actor=by, action="erasure.request", subject=request_id, detail=detail))
     return request_id
 
@@ -81,7 +86,8 @@ def approve(store: Store, request_id: str, *, by: str) -> StoredRequest:
                 .where(erasure_requests.c.request_id == request_id)
                 .values(approved_by=by, approved=utc_now())
             )
-            audit.append(conn, AuditEvent(actor=by, action="erasure.approve", subject=request_id))
+            detail: dict[str, str | int | float | bool] = {"ids_sha256": row.ids_sha256}
+            audit.append(conn, AuditEvent(actor=by, action="erasure.approve", subject=request_id, detail=detail))
         return _stored(_get(conn, request_id))
 
 
@@ -115,5 +121,5 @@ def _check_person(conn: Connection, user_id: str) -> None:
 def _stored(row: Row[Any]) -> StoredRequest:
     return StoredRequest(
         row.request_id, row.subject, tuple(row.records), row.reason, row.keep_jobs, row.requested_by, row.timestamp,
-        row.approved_by,
+        row.approved_by, row.ids_sha256,
     )  # fmt: skip

@@ -28,5 +28,6 @@ erasure_requests = new_table(
     "erasure_requests", serial(), Column("request_id", String, nullable=False, unique=True), Column("subject", String),
     Column("records", JSON, nullable=False), Column("reason", String, nullable=False),
     Column("keep_jobs", Boolean, nullable=False, server_default=false()), Column("requested_by", String, nullable=False),
+    Column("ids_sha256", String(64), nullable=False),  # of the set of records that two people agree on
     timestamp(), Column("approved_by", String), Column("approved", UtcDateTime), mac(),
 )  # fmt: skip
