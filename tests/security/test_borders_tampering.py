@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import create_engine, text
 
 from medloop.cli import main
-from medloop.contracts import AuditEvent, Consent, Conversation, Feedback, Incident, Message, Trace
+from medloop.contracts import AuditEvent, Consent, Conversation, Feedback, Incident, Message, Trace, utc_now
 from medloop.settings import Settings
-from medloop.store import audit
+from medloop.store import audit, row_watch
 from medloop.store.db import Store, open_store
 from medloop.store.integrity import verify_store
-from medloop.store.records import consents, crud, users
+from medloop.store.records import consents, crud, quarantine, users, withdrawals
 from medloop.store.rotate import reencrypt, rotate
+from medloop.store.tables import rlhf_feedback
+from medloop.web.app import create_app
 
 Edit = Callable[..., None]
 
 
 @pytest.fixture
 def filled(settings: Settings) -> Settings:
-    """A clinic with two users, a critical rating, its incident and a consent."""
+    """A clinic with two users and a key, a critical rating, its incident, a withdrawn consent, a held record and one taken back."""
     with open_store(settings) as store:
         users.add_user(store, "dr.li", "clinician", password="three random words here", actor="test")
         users.add_user(store, "dr.wu", "annotator", actor="test")
@@ -41,6 +45,13 @@ def filled(settings: Settings) -> Settings:
         )  # fmt: skip
         consent = Consent(subject="h", purposes=("training",), granted=True, text_version="1")
         consents.add_consent(store, consent, actor="test")
+        consents.add_consent(store, consent.model_copy(update={"granted": False, "consent_id": "co_no"}), actor="test")
+        own = Feedback(feedback_id="fb_3", rating=2, recorded_by="u", received=utc_now(), **given)
+        crud.add(store, [own], actor="test")
+        withdrawals.withdraw(store, rlhf_feedback, "fb_3", "u", now=utc_now())
+        users.new_key(store, users.get_user(store, "dr.wu"), actor="test")
+        with store.write() as conn:
+            quarantine.hold(conn, "fb_2", "rlhf_feedback", doubt=1.0, reasons=["a name"], actor="test")
     return settings
 
 
@@ -74,7 +85,7 @@ def verify(filled: Settings, capsys, monkeypatch) -> Callable[..., tuple[int, st
 
 def test_untouched_rows_fit(verify) -> None:
     code, output = verify()
-    assert code == 0 and "The audit log is intact" in output and "consents and others): 7." in output
+    assert code == 0 and "The audit log is intact" in output and "consents and others): 12." in output
 
 
 @pytest.mark.parametrize("head", ["gone", "from the first day"])
@@ -103,9 +114,16 @@ EDITS = {
     "UPDATE rlhf_feedback SET mac = NULL WHERE feedback_id = 'fb_1'": "rlhf_feedback fb_1",
     "UPDATE incidents SET state = 'closed', closed_by = 'x'": "incidents in_1",
     "UPDATE traces SET model_version = 'm2'": "traces tr_1",
-    "UPDATE consents SET granted = NOT granted": "consents",
+    "UPDATE consents SET granted = NOT granted WHERE consent_id = 'co_no'": "consents co_no was changed",
+    "UPDATE quarantine SET state = 'released'": "quarantine fb_2 was changed",
+    "UPDATE withdrawals SET withdrawn_by = 'x'": "withdrawals fb_3 was changed",
+    "UPDATE api_keys SET scopes = '[]'": "api_keys",
     "DELETE FROM rlhf_feedback WHERE feedback_id = 'fb_1'": "rlhf_feedback fb_1 is missing",
     "DELETE FROM incidents": "incidents in_1 is missing",
+    "DELETE FROM quarantine": "quarantine fb_2 is missing",
+    "DELETE FROM consents WHERE consent_id = 'co_no'": "consents co_no is missing",
+    "DELETE FROM withdrawals": "withdrawals fb_3 is missing",
+    "DELETE FROM api_keys": "api_keys",
 }
 
 
@@ -115,6 +133,30 @@ def test_an_edit_past_medloop_is_named_by_id_and_never_by_text(edit: Edit, verif
     code, output = verify()
     assert code == 6 and EDITS[statement] in output and "1 row(s) do not fit" in output
     assert "canary" not in output and "dr.wu" not in output
+
+
+@pytest.mark.parametrize("statement", ["UPDATE traces SET model_version = 'm2'", "DELETE FROM quarantine"])
+def test_a_server_that_runs_raises_the_same_alarm_by_itself(
+    filled: Settings, edit: Edit, statement: str, caplog, monkeypatch
+) -> None:
+    monkeypatch.setattr(row_watch, "EVERY_S", 0.01)
+    monkeypatch.setattr(row_watch, "ROWS", 1)
+    with open_store(filled) as store:
+        admin = users.add_user(store, "ann", "auditor", actor="test")
+        key = users.new_key(store, admin, actor="test")
+    edit(statement)
+    with TestClient(create_app(filled), base_url="http://127.0.0.1", headers={"Authorization": f"Bearer {key}"}) as client:
+        deadline = time.monotonic() + 10
+        while "1 row(s) do not fit" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.02)
+        alarm = next(record.getMessage() for record in caplog.records if "do not fit" in record.getMessage())
+        assert EDITS[statement] in alarm and "canary" not in alarm
+        time.sleep(0.2)  # further rounds find the same
+        store = client.app.state.store  # type: ignore[attr-defined]
+        assert store.row_alarm == 1
+    with open_store(filled) as store:
+        lines = audit.page(store, audit.AuditFilter(action="audit.alarm"))
+    assert [line["detail"]["rows"] for line in lines] == [1] and EDITS[statement] in lines[0]["detail"]["first"]
 
 
 def test_a_copied_mac_and_a_planted_row_are_found(edit: Edit, verify) -> None:

@@ -93,6 +93,23 @@ def test_a_log_that_was_made_anew_with_the_keys_does_not_fit_the_file_outside(ru
     assert [line["accepted"] for line in lines] == [False, True]  # the evidence stays
 
 
+def test_a_text_to_compare_with_comes_on_top_of_the_configured_places(run, settings: Settings, tmp_path: Path) -> None:
+    """Seen: with --against, anchors on the other disk that did not fit were not looked at."""
+    work(settings)
+    flag = ("--set", f"audit.anchor_file={tmp_path / 'anchors'}")
+    assert run(*flag, "audit", "anchor")[0] == 0
+    rewrite_history(settings)
+    with open_store(settings) as store:
+        (tmp_path / "fits").write_text(f"medloop-anchor seq=2 hash={audit.hash_at(store, 2)}\n")
+    (tmp_path / "none").write_text("nothing\n")
+    code, output = run(*flag, "audit", "verify", "--against", tmp_path / "fits")
+    assert code == 6 and "this is not the log that was anchored" in output
+    (settings.workspace.logs / "audit.anchors").unlink()
+    assert run("audit", "verify", "--against", tmp_path / "fits")[0] == 0
+    code, output = run("audit", "verify", "--against", tmp_path / "none")
+    assert code == 3 and "holds no anchor" in output
+
+
 def test_anchors_that_disappear_are_an_alarm(run, settings: Settings, tmp_path: Path) -> None:
     work(settings)
     flag = ("--set", f"audit.anchor_file={tmp_path / 'anchors'}")

@@ -37,6 +37,7 @@ from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.users import ROLES
+from medloop.store.row_watch import RowWatch
 
 # Routes without a login; a test walks all routes and compares.
 OPEN = {"/healthz", "/", "/web", "/web/login", "/web/language/{language}", "/web/static/{name}"}
@@ -73,6 +74,7 @@ def create_app(
             app.state.writer = stack.enter_context(GroupCommitWriter(store, max_waiting=4 * limits.in_flight).running())
             stack.enter_context(QueueFiller(store, app.state.writer).running())
             if supervise:
+                stack.enter_context(RowWatch(store).running())
                 stack.enter_context(Supervisor(settings, slots=slots).running())
                 stack.enter_context(Retrainer(store, settings).running())
                 stack.enter_context(DriftWatch(store, settings).running())

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from medloop.cli import ui
-from medloop.errors import ConfigError, IntegrityError, ResultError, explain_os_errors
+from medloop.errors import ConfigError, InputError, IntegrityError, ResultError, explain_os_errors
 from medloop.store import audit
 from medloop.store.anchors import AnchorResult, check_against, is_configured, write_anchors
 from medloop.store.audit_trail import actor
@@ -21,7 +21,7 @@ from medloop.store.crypto import MasterKey, decode_key
 from medloop.store.db import ensure_master_key, open_store
 from medloop.store.db import upgrade as upgrade_schema
 from medloop.store.files.private import open_to_others
-from medloop.store.integrity import IntegrityReport, listed, verify_store
+from medloop.store.integrity import IntegrityReport, alarm_text, listed, verify_store
 from medloop.store.records import users
 from medloop.store.rotate import list_keys, rotate, rows_to_reencrypt
 from medloop.store.rotate import reencrypt as reencrypt_rows
@@ -164,7 +164,10 @@ def verify_audit(
             report = verify_store(store)
         if against is not None:
             with explain_os_errors(against):
-                report = replace(report, anchors=check_against(store, against.read_text(encoding="utf-8", errors="replace")))
+                outside = check_against(store, against.read_text(encoding="utf-8", errors="replace"))
+            if not outside.checked:
+                raise InputError(f"{against} holds no anchor of an audit log", "Name the file that audit.syslog writes to")
+            report = replace(report, anchors=report.anchors.joined(outside))
     if json_:
         ui.say_json(_as_json(report))
     if not report.audit.ok:
@@ -201,9 +204,7 @@ def _changed_rows(report: RowReport, json_: bool) -> IntegrityError:
             ui.say(f"  {ui.printable(line)}")
         if report.wrong > len(report.rows):
             ui.say(f"  and {report.wrong - len(report.rows):,} more")
-    return IntegrityError(
-        f"{report.wrong:,} row(s) do not fit: somebody changed the database without medloop", "Compare them with a backup"
-    )
+    return IntegrityError(alarm_text(report.wrong), "Compare them with a backup")
 
 
 def _say_intact(report: IntegrityReport) -> None:

@@ -66,6 +66,11 @@ class AnchorReport:
     stamped: int = 0  # of them, those with a valid token
     problem: str | None = None
 
+    def joined(self, other: "AnchorReport") -> "AnchorReport":
+        """Both reports as one: a problem of either is a problem."""
+        counts = (max(self.checked, other.checked), max(self.newest, other.newest), max(self.stamped, other.stamped))
+        return AnchorReport(*counts, self.problem or other.problem)
+
 
 def write_anchors(store: Store, *, actor: str, accepted: bool = False) -> list[AnchorResult]:
     """Anchor the log as it is now; a place that fails does not keep the others from getting theirs."""

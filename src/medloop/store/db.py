@@ -58,6 +58,7 @@ class Store:
         self.keys = Keyring(settings)
         self.wait_s = wait_s
         self.head_alarm = False
+        self.row_alarm = 0  # rows that do not fit, as far as the server has looked (row_watch.py)
         self.row_key: bytes | None = None
         self._pid = os.getpid()
         row_macs.listen(self)

@@ -52,6 +52,10 @@ def last_restore(conn: Connection) -> RestoreNote | None:
     return RestoreNote(row.timestamp, row.actor, str(detail.get("backup", "")), int(detail.get("rows", 0)))
 
 
+def alarm_text(wrong: int) -> str:
+    return f"{wrong:,} row(s) do not fit: somebody changed the database without medloop"
+
+
 def listed(rows: Sequence[row_macs.ChangedRow]) -> list[str]:
     """One line for each row, by table and id."""
     words = {"changed": "was changed", "missing": "is missing", "unannounced": "is not in the audit log"}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from functools import cache
@@ -21,6 +21,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
+    JSON,
+    ColumnElement,
     Connection,
     Float,
     Insert,
@@ -30,6 +32,7 @@ from sqlalchemy import (
     Table,
     Update,
     bindparam,
+    cast,
     event,
     func,
     select,
@@ -47,9 +50,17 @@ MAC_BYTES = 16
 PAGE_ROWS = 1000
 MOST_LISTED = 100  # rows that a report names; a rewritten table has thousands
 _UPDATED = "medloop.macs"  # in conn.info: the rows that this transaction changed, by table
-# Tables whose every row is announced in the audit log by its id, as `TABLE.add`.
 NEW_HEAD = "audit.new_head"  # the line by which a person accepts the log as it is, with the newest row of each of them
-ANNOUNCED = ("rlhf_feedback", "rlhf_preferences", "rlhf_corrections", "traces", "incidents", "red_team_cases", "users")
+_RECORDS = ("rlhf_feedback", "rlhf_preferences", "rlhf_corrections")
+# Tables whose every row is announced in the audit log by its id, and the actions of these lines.
+ANNOUNCED: dict[str, tuple[str, ...]] = {
+    **{name: (f"{name}.add",) for name in (*_RECORDS, "traces", "incidents", "red_team_cases", "users", "api_keys")},
+    "retrain_triggers": ("retrain_triggers.add",),
+    "quarantine": ("quarantine.hold",),
+    "withdrawals": tuple(f"{name}.withdraw" for name in _RECORDS),
+    "consents": ("consents.grant", "consents.withdraw"),  # their id is in the detail: the line is about the person
+    "erasure_requests": ("erasure.request",),
+}
 
 
 @dataclass(frozen=True)
@@ -183,46 +194,66 @@ def _note_update(store: Store, conn: Connection, statement: Update, params: Sequ
     query = select(table) if statement.whereclause is None else select(table).where(statement.whereclause)
     for values in params or [{}]:
         rows = conn.execute(query, dict(values)).all()
-        known.update(row.id for row in rows if row.id in known or _fits(key, table, row))
+        known.update(row.id for row in rows if row.id in known or fits(key, table, row))
 
 
-def _fits(key: bytes, table: Table, row: Row[Any]) -> bool:
+def fits(key: bytes, table: Table, row: Row[Any]) -> bool:
     return row.mac is not None and hmac.compare_digest(row.mac, mac_of(key, table, row._mapping))
 
 
 def check_rows(store: Store, conn: Connection) -> RowReport:
     """Every guarded row against its MAC, and the tables against the audit log, both ways."""
     checked, wrong = 0, list[ChangedRow]()
-    key = row_key(store, conn) if store.keys.exists(conn, "audit") else b""  # without it no MAC fits
     for table in guarded_tables():
-        for row in _rows(conn, table):
-            checked += 1
-            if not key or not _fits(key, table, row):
-                wrong.append(ChangedRow(table.name, _shown_id(table, row), "changed"))
-    accepted = _accepted(conn)
-    for table in (metadata.tables[name] for name in ANNOUNCED):
-        queries = {"missing": _missing(table), "unannounced": _unannounced(table, accepted)}
-        for kind, query in queries.items():
-            wrong += [ChangedRow(table.name, row_id, kind) for row_id in conn.execute(query).scalars()]
+        page = check_page(store, conn, table, 0)
+        while page.checked:
+            checked, wrong = checked + page.checked, wrong + page.changed
+            page = check_page(store, conn, table, page.last_row)
+    for name in ANNOUNCED:
+        wrong += check_announced(conn, name)
     return RowReport(checked, len(wrong), tuple(wrong[:MOST_LISTED]))
 
 
-def _rows(conn: Connection, table: Table) -> Iterator[Row[Any]]:
-    with conn.execution_options(yield_per=PAGE_ROWS).execute(select(table).order_by(table.c.id)) as rows:
-        yield from rows
+@dataclass(frozen=True)
+class CheckedPage:
+    """Some rows of a table that were checked: how many, the number of the last one, and those that do not fit."""
+
+    checked: int
+    last_row: int
+    changed: list[ChangedRow]
 
 
-def _announced(table: Table) -> Select[Any]:
-    return select(audit_log.c.subject).where(audit_log.c.action == f"{table.name}.add")
+def check_page(store: Store, conn: Connection, table: Table, after: int, rows: int = PAGE_ROWS) -> CheckedPage:
+    """The next rows of a guarded table against their MACs."""
+    key = row_key(store, conn) if store.keys.exists(conn, "audit") else b""  # without it no MAC fits
+    page = conn.execute(select(table).where(table.c.id > after).order_by(table.c.id).limit(rows)).all()
+    unfit = [row for row in page if not key or not fits(key, table, row)]
+    changed = [ChangedRow(table.name, _shown_id(table, row), "changed") for row in unfit]
+    return CheckedPage(len(page), page[-1].id if page else after, changed)
 
 
-def _missing(table: Table) -> Any:
-    return _announced(table).except_(select(table.c[natural_id(table)]), select(tombstones.c.record_id)).limit(MOST_LISTED)
+def check_announced(conn: Connection, name: str) -> list[ChangedRow]:
+    """One table against the audit log: rows that the log knows and that are gone, and the reverse."""
+    table, announced = metadata.tables[name], _announced(conn, name)
+    ids = select(table.c[natural_id(table)])
+    queries = {
+        "missing": announced.except_(ids, select(tombstones.c.record_id)),
+        "unannounced": ids.where(table.c.id > _accepted(conn).get(name, 0)).except_(announced),
+    }
+    return [
+        ChangedRow(name, str(row_id), kind)
+        for kind, query in queries.items()
+        for row_id in conn.execute(query.limit(MOST_LISTED)).scalars()
+    ]
 
 
-def _unannounced(table: Table, accepted: Mapping[str, int]) -> Any:
-    rows = select(table.c[natural_id(table)]).where(table.c.id > accepted.get(table.name, 0))
-    return rows.except_(_announced(table)).limit(MOST_LISTED)
+def _announced(conn: Connection, name: str) -> Select[Any]:
+    row_id: ColumnElement[str] = audit_log.c.subject
+    if name == "consents" and conn.dialect.name == "sqlite":
+        row_id = func.json_extract(audit_log.c.detail, "$.consent")
+    elif name == "consents":
+        row_id = cast(audit_log.c.detail, JSON)["consent"].as_string()
+    return select(row_id).where(audit_log.c.action.in_(ANNOUNCED[name]))
 
 
 def newest_rows(conn: Connection) -> dict[str, int]:

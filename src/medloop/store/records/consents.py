@@ -14,12 +14,13 @@ _CONTRACT = tuple(Consent.model_fields)
 
 
 def add_consent(store: Store, consent: Consent, *, actor: str, recorded_by: str | None = None) -> None:
-    """Add a grant or a withdrawal; the audit line has the subject's hash and the purposes."""
+    """Add a grant or a withdrawal; the audit line has the subject's hash, the purposes and the id of the row."""
     with store.write() as conn:
         row = {name: getattr(consent, name) for name in _CONTRACT} | {"purposes": list(consent.purposes)}
         conn.execute(insert(consents).values(**row, recorded_by=recorded_by))
         action = "consents.grant" if consent.granted else "consents.withdraw"
         detail: dict[str, str | int | float | bool] = {"purposes": ",".join(consent.purposes), "text": consent.text_version}
+        detail["consent"] = consent.consent_id  # without its row, the line is an alarm (row_macs.py)
         audit.append(conn, AuditEvent(actor=actor, action=action, subject=consent.subject, detail=detail))
 
 

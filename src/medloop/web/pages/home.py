@@ -57,6 +57,8 @@ def home(request: Request, caller: Anyone) -> Response:
 
 def _tasks(store: Store, caller: Caller, t: Translator) -> Iterator[Task]:
     """What waits for this person, the most urgent first."""
+    if caller.role in MENU["audit"] and store.row_alarm:
+        yield Task(t("task_rows", n=store.row_alarm), address("/web/audit", check="true"), urgent=True)
     if caller.role in MENU["incidents"]:
         counts = incident_rows.count_incidents(store)
         if counts.proposed and caller.role == "clinician":
