@@ -25,6 +25,7 @@ from medloop.knobs import did_you_mean, problem_text, read_yaml, validated
 
 CONFIG_NAME = "medloop.yaml"
 RESTORING = ".restoring"  # in a workspace: a restore that has not ended
+ASIDE = "before-restore"  # begins the name of what a restore set aside; no part of the workspace
 ENV_PREFIX = "MEDLOOP_"
 # Variables that other programs define for the same setting; ours wins over them.
 FOREIGN_VARIABLES = {"reward.device": "REWARD_DEVICE", "teacher.key": "DEEPSEEK_API_KEY"}
@@ -338,12 +339,12 @@ def _find_workspace(flags: Mapping[str, Any], environ: Mapping[str, str], cwd: P
     else:
         home, origin = cwd, "current folder"
     home = home.expanduser().absolute()
+    if must_exist and (home / RESTORING).exists():
+        raise ConfigError(f"{home} was not restored completely", "Run the same 'medloop restore' again to finish it")
     if must_exist and not (home / CONFIG_NAME).is_file():
         raise ConfigError(
             f"{home} is not a medloop workspace", "Make one with: medloop init DIR, then work inside it or set MEDLOOP_HOME"
         )
-    if must_exist and (home / RESTORING).exists():
-        raise ConfigError(f"{home} was not restored completely", "Run the same 'medloop restore' again to finish it")
     return home, origin
 
 

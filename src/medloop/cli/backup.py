@@ -16,6 +16,7 @@ from medloop.store.backup.contracts import BackupManifest
 from medloop.store.backup.create import check_place, create_backup
 from medloop.store.backup.repository import Repository, damaged_files, is_repository, load_backup_key, open_repository, prune
 from medloop.store.db import open_store
+from medloop.store.records.access_after_restore import AccessChanges
 
 backup_app = typer.Typer(no_args_is_help=True, help="Back up the workspace while it is in use; list and verify backups.")
 
@@ -31,7 +32,13 @@ def register(app: typer.Typer) -> None:
 
 
 @backup_app.command("create")
-def create(folder: Folder = None, json_: ui.AsJson = False) -> None:
+def create(
+    folder: Folder = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="This workspace takes the place of the one that made the backups in FOLDER.")
+    ] = False,
+    json_: ui.AsJson = False,
+) -> None:
     """Back up database, models, data, reports and keys. Only what is new is copied; an interrupted backup is made again.
 
     The server may run and people may write meanwhile. Everything is encrypted with the backup key, which is made by the first
@@ -44,14 +51,15 @@ def create(folder: Folder = None, json_: ui.AsJson = False) -> None:
     check_place(settings, place)
     with open_store(settings) as store:
         key, is_new = load_backup_key(settings, create=not is_repository(place))
-        if is_new:
+        if is_new and not json_:
             ui.say(f"New backup key {key.id} in {ui.shown(settings.backup_key_file)}.")
             ui.say("Copy this file to a safe place now, apart from the backups: without it no backup can be restored.")
         repository = open_repository(place, key, create=True)
         with ui.progress("Backing up (bytes)") as bar:
-            manifest = create_backup(store, repository, actor=actor(), progress=bar.update)
+            manifest = create_backup(store, repository, actor=actor(), progress=bar.update, take_over=take_over)
     if json_:
-        ui.say_json(_summary(manifest))
+        new_key = {"new_key_file": str(settings.backup_key_file)} if is_new else {}
+        ui.say_json({**_summary(manifest), **new_key})
         _anchor(settings)
         return
     ui.say(f"Backup {manifest.backup_id}: the database and {len(manifest.files):,} file(s), {_size(manifest.bytes)}.")
@@ -136,12 +144,19 @@ def restore(
     replace: Annotated[
         bool, typer.Option("--replace", help="Move what is in DIR, or in the database, aside first. Nothing is deleted.")
     ] = False,
+    revoke_access: Annotated[
+        bool, typer.Option("--revoke-access", help="Revoke all API keys; each password must be changed at the next login.")
+    ] = False,
 ) -> None:
     """Make a workspace from a backup. After an interruption the same command goes on where it stopped.
 
-    Stop the server of the old workspace first. Whoever was erased after the backup was made is erased again.
+    Stop the server of the old workspace first. Whoever was erased after the backup was made is erased again. With --replace, API
+    keys that were revoked since stay revoked, and users have their newest passwords and roles. On an empty machine nobody knows
+    what was revoked since: use --revoke-access. Everybody has to log in again.
 
-    Example:  medloop restore /mnt/backups/clinic /srv/clinic --key-file backup.key
+    Examples:
+      medloop restore /mnt/backups/clinic /srv/clinic --key-file backup.key --revoke-access
+      medloop restore /mnt/backups/clinic /srv/clinic --replace --backup bk_20261116T111435204Z_c14e7f
     """
     repository = _open(folder, key_file)
     manifest = repository.manifest(backup) if backup else repository.newest()
@@ -150,7 +165,7 @@ def restore(
     with ui.progress(f"Restoring {manifest.backup_id} (bytes)", manifest.bytes) as bar:
         result = restore_workspace(
             repository, manifest, target, flags=ui.given_flags(), replace=replace, actor=actor(), progress=bar,
-            jobs=QueuedJobs,
+            jobs=QueuedJobs, revoke_access=revoke_access,
         )  # fmt: skip
     made = f"{manifest.created:%Y-%m-%d %H:%M:%S}Z"
     ui.say(f"Workspace {ui.shown(target.absolute())} is restored from backup {manifest.backup_id} of {made}.")
@@ -159,15 +174,30 @@ def restore(
     if result.report.audit.ok and not result.report.ok:
         ui.say("Rows or anchors do not fit it. To see which, run in the workspace: medloop audit verify")
     if result.erased:
-        ui.say(f"{len(result.erased):,} erasure(s) since that backup were repeated; the proofs are in reports/erasure.")
+        ui.say(f"Erasures since that backup that were repeated: {len(result.erased):,}. The proofs are in reports/erasure.")
+    _say_access(result.access, revoke_access, made)
     for anchor in result.anchors:
         if anchor.problem is not None:
             ui.say(f"  {anchor.place} was not told of the restore: {anchor.problem}. Run: medloop audit verify --new-head")
     if result.aside:
-        ui.say(f"What was there before is now in {ui.shown(result.aside)}.")
+        ui.say(
+            f"What was there before is now in {ui.shown(result.aside)}, with its keys: delete it when nobody needs it any more."
+        )
     _say_gaps(manifest)
     if not all(proof.complete for proof in result.erased):
         raise ResultError("An erasure could not be repeated completely", "Run in the workspace: medloop erase --replay")
+
+
+def _say_access(access: AccessChanges | None, revoked: bool, made: str) -> None:
+    if access is None:
+        ui.say(f"API keys, passwords and roles are as at {made}: what was revoked or changed since then works again.")
+        ui.say("Revoke it again: medloop api keys revoke ID, users disable NAME, users password NAME.")
+    elif revoked:
+        ui.say(f"API keys revoked: {access.keys:,}. Users who must change their password at the next login: {access.users:,}.")
+    else:
+        ui.say(f"From the old database: API keys that stay revoked: {access.keys:,}, users with newer rights: {access.users:,}.")
+        if access.unfit:
+            ui.say(f"  {access.unfit:,} of its users and keys were changed without medloop and not taken over: check them")
 
 
 def _anchor(settings: Settings) -> None:

@@ -20,11 +20,14 @@ def erase_records(store: Store, request: ErasureRequest, *, actor: str, jobs: Tr
     return proof
 
 
-def replay_erasures(settings: Settings, *, actor: str, jobs: TrainingJobs | None = None) -> list[ErasureProof]:
+def replay_erasures(
+    settings: Settings, *, actor: str, jobs: TrainingJobs | None = None, refresh_backups: bool = True
+) -> list[ErasureProof]:
     """Erase again what came back with a restored backup; the proofs of what had to be repeated, none if nothing came back."""
     with open_store(settings) as store:
         proofs = replay.replay_erasures(store, actor=actor, recard=after_erasure, jobs=jobs)
-        _refresh_backups(store)
+        if refresh_backups:
+            _refresh_backups(store)
     return proofs
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from medloop.errors import IntegrityError, KeyUnavailableError, explain_os_errors
-from medloop.store.files.atomic import atomic_write, fsync_folder
+from medloop.errors import IntegrityError, KeyUnavailableError
+from medloop.store.files.wipe import finish_wipe, replace_and_wipe
 
 BRANCH, LEAF = 8, 14  # hexadecimal digits: of the branch of a person, and of a row's leaf in it
 DIGITS = {digit: digit.encode() for digit in "0123456789abcdef"}
@@ -153,35 +153,12 @@ class KeyTreeFile:
         tree = self._read()
         if count := tree.destroy(prefixes):
             self._write(tree)
-        self._overwrite_old()  # a kill may have left it
+        finish_wipe(self.path)
         return count
 
     def _write(self, tree: KeyTree) -> None:
-        """Replace the file, and overwrite the bytes of the old one on the disk, because they hold what was destroyed."""
-        self._overwrite_old()
         nonce = secrets.token_bytes(12)
-        sealed = nonce + self._cipher.encrypt(nonce, tree.to_bytes(), self.path.name.encode())
-        if self.path.exists():
-            with explain_os_errors(self._old, writing=True):
-                os.link(self.path, self._old)
-        atomic_write(self.path, sealed, mode=0o600)
-        self._overwrite_old()
-
-    @property
-    def _old(self) -> Path:
-        return self.path.with_name(self.path.name + ".old")
-
-    def _overwrite_old(self) -> None:
-        old = self._old
-        if not old.exists():
-            return
-        with explain_os_errors(old, writing=True):
-            if not old.samefile(self.path):  # after a kill before the replacement, it is still the file in use
-                with old.open("r+b", buffering=0) as file:
-                    file.write(bytes(old.stat().st_size))
-                    os.fsync(file.fileno())
-            old.unlink()
-            fsync_folder(old.parent)
+        replace_and_wipe(self.path, nonce + self._cipher.encrypt(nonce, tree.to_bytes(), self.path.name.encode()))
 
     def _read(self) -> KeyTree:
         try:

@@ -33,6 +33,8 @@ class BackupDatabase(Contract):
 class KeyBundle(Contract):
     """The keys of a workspace in their newest state, for all backups: an older state would open what was erased since."""
 
+    store_id: str = ""  # of the workspace whose keys these are; no other one may replace them
+    home: str = ""  # and its folder: a copy of the workspace elsewhere may not replace them either
     masters: dict[str, str]  # every master key of the workspace since the first backup, by id; base64
     files: dict[str, str]  # the other files of its folder keys/; base64
 
@@ -50,6 +52,7 @@ class BackupManifest(Contract):
     left_out: tuple[Text, ...] = ()  # links and sockets, which have no content
     damaged: tuple[Text, ...] = ()  # sealed folders that did not fit their own manifest when they were copied
     master_id: Text  # the master key that opens the database
+    trees: tuple[Text, ...]  # the files of the key tree, without which no text opens
     new_bytes: int = Field(ge=0)  # that this backup added to the repository
 
     @property

@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import make_url
 
 from medloop import __version__
 from medloop.contracts import AuditEvent, utc_now
 from medloop.errors import ConfigError, IntegrityError
-from medloop.settings import Settings
+from medloop.settings import ASIDE, Settings
 from medloop.store import audit
 from medloop.store.backup.contracts import BackupDatabase, BackupFile, BackupManifest
 from medloop.store.backup.databases import DUMP_NAME, dump, temporary
-from medloop.store.backup.keys import keep_keys
+from medloop.store.backup.keys import keep_keys, require_owner, trees_of
 from medloop.store.backup.repository import CHUNK_BYTES, Repository
 from medloop.store.db import Store
 from medloop.store.files.artifacts import MANIFEST, Manifest
@@ -34,20 +35,25 @@ Progress = Callable[[int, int], None]  # bytes done, bytes in all as far as know
 
 
 def create_backup(
-    store: Store, repository: Repository, *, actor: str, progress: Progress = lambda done, total: None
+    store: Store, repository: Repository, *, actor: str, progress: Progress = lambda done, total: None, take_over: bool = False
 ) -> BackupManifest:
-    """Back up the workspace of an open store. Others may write to it all the time."""
+    """Back up the workspace of an open store. Others may write to it all the time.
+
+    `take_over`: this workspace takes the place of the one in another folder that made the backups before.
+    """
     check_place(store.settings, repository.folder)
     now = utc_now()
     backup_id = f"bk_{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03}Z_{secrets.token_hex(3)}"  # in the order of time
     with repository.locked():
         known = repository.newest()
         with store.write() as conn:  # before the snapshot: what is restored from it knows of its backup
+            require_owner(repository, store, conn, take_over=take_over)
+            keys = {"master_id": store.keys.master(conn).id, "trees": trees_of(store, conn)}
             audit.append(conn, AuditEvent(actor=actor, action="workspace.backup", subject=backup_id))
-            master = store.keys.master(conn)
         copier = Copier(store.settings, repository, known, progress)
-        manifest = _manifest(backup_id, now, store.settings, master.id, _copy_database(store, copier), copier)
-        keep_keys(repository, store.settings, master)
+        manifest = _manifest(backup_id, now, store.settings, keys, _copy_database(store, copier), copier)
+        with store.read() as conn:
+            keep_keys(repository, store, conn)
         repository.write_manifest(manifest)
     return manifest
 
@@ -59,12 +65,12 @@ def check_place(settings: Settings, folder: Path) -> None:
 
 
 def _manifest(
-    backup_id: str, now: datetime, settings: Settings, master_id: str, database: BackupDatabase, copier: "Copier"
+    backup_id: str, now: datetime, settings: Settings, keys: dict[str, Any], database: BackupDatabase, copier: "Copier"
 ) -> BackupManifest:  # fmt: skip
     entries = copier.copy_files()
     return BackupManifest(
         backup_id=backup_id, created=now, version=__version__, workspace=str(settings.home), database=database, files=entries,
-        left_out=tuple(copier.left_out), damaged=tuple(copier.damaged), master_id=master_id, new_bytes=copier.new_bytes,
+        left_out=tuple(copier.left_out), damaged=tuple(copier.damaged), new_bytes=copier.new_bytes, **keys,
     )  # fmt: skip
 
 
@@ -101,12 +107,13 @@ class Copier:
     def _paths(self) -> Iterator[Path]:
         home, settings = self._settings.home, self._settings
         for folder, names, file_names in os.walk(home, followlinks=False):
+            names[:] = [name for name in names if not name.startswith(f".{ASIDE}-")]
             links = [name for name in (*names, *file_names) if (Path(folder) / name).is_symlink()]
             self.left_out += [(Path(folder) / name).relative_to(home).as_posix() for name in links]
         own = database_files(settings) | {settings.backup_key_file.absolute(), settings.master_key_file.absolute()}
         for path in files(home):
-            if settings.workspace.keys in path.parents:
-                continue  # keys.py keeps them, apart from the files
+            if settings.workspace.keys in path.parents or path.relative_to(home).parts[0].startswith(f".{ASIDE}-"):
+                continue  # keys.py keeps the keys, apart from the files; an old workspace is no part of this one
             if path.absolute() not in own and TEMP_MARK not in path.name and not _is_head(settings, path):
                 yield path
 

@@ -5,6 +5,7 @@ would lack what is still in its write-ahead log.
 """
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import URL, Connection, inspect, make_url, select, text
+from sqlalchemy import URL, Connection, create_engine, inspect, make_url, select, text
 
 from medloop.errors import ConfigError, IntegrityError, MissingExtraError, StoreError, explain_os_errors
 from medloop.settings import RESTORING, Settings
@@ -28,6 +29,7 @@ from medloop.store.files.atomic import atomic_write, claim_temp
 from medloop.store.tables import audit_log
 
 DUMP_NAME = "database"
+INSTALLED = Path("/usr/lib/postgresql")  # folders by version; the newest one is used if none is on the PATH
 PG_MARK = f".database{RESTORING}"  # in the workspace: a PostgreSQL database that an interrupted restore of it has filled
 NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 _NEWEST = select(audit_log.c.seq, audit_log.c.hash).order_by(audit_log.c.seq.desc()).limit(1)
@@ -71,8 +73,8 @@ def _dump_postgres(store: Store, target: Path) -> Snapshot:
     return snapshot
 
 
-def restore_database(settings: Settings, repository: Repository, database: BackupDatabase, *, replace: str | None) -> None:
-    """Put the database of a backup where the settings say. `replace` is the name under which an old one is kept."""
+def restore_database(settings: Settings, repository: Repository, database: BackupDatabase, name: str, *, replace: bool) -> None:
+    """Put the database of a backup where the settings say. An old one is kept under `name`, which is the same after a kill."""
     url = make_url(settings.store_url)
     kind = "sqlite" if url.get_backend_name() == "sqlite" else "postgresql"
     if kind != database.kind:
@@ -81,35 +83,64 @@ def restore_database(settings: Settings, repository: Repository, database: Backu
             "Set database.url (MEDLOOP_DATABASE__URL) to an empty database of the same kind and run the restore again",
         )
     if kind == "sqlite":
-        return _restore_sqlite(repository, database, Path(str(url.database)), replace)
+        return _restore_sqlite(repository, database, Path(str(url.database)), name, replace)
     with temporary(settings.home / DUMP_NAME) as dumped, open_store(settings, any_schema=True) as store:
-        mark, target = settings.home / PG_MARK, f"{database.dump.sha256} {store.name}"
-        if mark.exists() and mark.read_text(encoding="utf-8") == target and _is_restored(store, database):
+        mark, target = settings.home / PG_MARK, f"{name} {database.dump.sha256} {store.name}"
+        begun = mark.exists() and mark.read_text(encoding="utf-8") == target
+        if begun and _is_restored(store, database):
             return
         if has_tables(store):
-            if replace is None:
+            if not replace:
                 raise StoreError(
                     f"{store.name} is not empty", "Name an empty database in database.url, or keep the old tables with --replace"
                 )
-            _move_aside(store, replace)
-        atomic_write(mark, target, mode=0o600)  # from here on, tables that fit the backup come from this restore
+            _move_aside(store, name)
+        if not begun:
+            _require_free(store, database.pg_schema)
+        atomic_write(mark, target, mode=0o600)  # from here on, the backup's schema and tables come from this restore
         extract(repository, database.dump, dumped)
         _load_postgres(store, dumped, database.pg_schema)
 
 
-def _restore_sqlite(repository: Repository, database: BackupDatabase, path: Path, replace: str | None) -> None:
-    marked = path.with_name(path.name + RESTORING)  # a database that an interrupted restore wrote may be written again
-    if path.exists() and not marked.exists():
-        if replace is None:
+def _restore_sqlite(repository: Repository, database: BackupDatabase, path: Path, name: str, replace: bool) -> None:
+    marked = path.with_name(path.name + RESTORING)  # a database that this restore wrote before a kill may be written again
+    begun = marked.exists() and marked.read_text(encoding="utf-8") == name
+    if path.exists() and not begun:
+        if not replace:
             raise StoreError(f"{path} exists", "Move it away, or keep it under another name with --replace")
         for ending in ("-wal", "-shm", "-journal", ""):  # they hold acknowledged records, too
             with suppress(FileNotFoundError):
-                os.rename(f"{path}{ending}", f"{path}.{replace}{ending}")
-    atomic_write(marked, database.dump.sha256, mode=0o600)
+                os.rename(f"{path}{ending}", f"{path}.{name}{ending}")
+    atomic_write(marked, name, mode=0o600)
     for ending in ("-wal", "-shm", "-journal"):
         Path(f"{path}{ending}").unlink(missing_ok=True)
     extract(repository, database.dump, path)
     path.chmod(0o600)
+
+
+@contextmanager
+def old_database(settings: Settings, name: str, aside: Path | None, store: Store) -> Iterator[Connection | None]:
+    """The database that a restore set aside under `name`, to read; None if there was none."""
+    if not store.is_sqlite:
+        with store.engine.connect() as conn:
+            old = _aside_schema(current_schema(conn), name)
+            there = old in inspect(conn).get_schema_names()
+            yield conn.execution_options(schema_translate_map={None: old}) if there else None
+        return
+    path = Path(str(store.engine.url.database))
+    paths = [path.with_name(f"{path.name}.{name}")]
+    if aside is not None and path.is_relative_to(settings.home):
+        paths.append(aside / path.relative_to(settings.home))
+    kept = next((candidate for candidate in paths if candidate.is_file()), None)
+    if kept is None:
+        yield None
+        return
+    engine = create_engine(URL.create("sqlite", database=str(kept)))
+    try:
+        with engine.connect() as conn:
+            yield conn
+    finally:
+        engine.dispose()
 
 
 def finish_database(settings: Settings) -> None:
@@ -134,12 +165,8 @@ def _load_postgres(store: Store, dumped: Path, schema: str) -> None:
     """Fill an empty database from a dump, in one transaction. The tables end up where this store looks for them."""
     with store.engine.begin() as conn:
         mine = current_schema(conn)
-        if mine != schema and _has_schema(conn, schema):
-            raise StoreError(
-                f"{store.name} already has a schema '{schema}', which the backup needs for a moment",
-                "Name another database in database.url",
-            )
         if mine != schema:
+            conn.exec_driver_sql(f"DROP SCHEMA IF EXISTS {_quoted(schema)} CASCADE")  # of this restore, before a kill
             conn.exec_driver_sql(f"CREATE SCHEMA {_quoted(schema)}")
     options = ["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges", f"--schema={schema}"]
     _run("pg_restore", [*options, str(dumped)], store.engine.url)
@@ -153,8 +180,14 @@ def _move_aside(store: Store, name: str) -> None:
     """Rename the schema that holds the tables now, and put an empty one in its place."""
     with store.engine.begin() as conn:
         schema = current_schema(conn)
-        conn.exec_driver_sql(f"ALTER SCHEMA {_quoted(schema)} RENAME TO {_quoted(f'{schema}_{name}')}")
+        conn.exec_driver_sql(f"ALTER SCHEMA {_quoted(schema)} RENAME TO {_quoted(_aside_schema(schema, name))}")
         conn.exec_driver_sql(f"CREATE SCHEMA {_quoted(schema)}")
+
+
+def _aside_schema(schema: str, name: str) -> str:
+    """PostgreSQL cuts names after 63 bytes, which would cut off the time."""
+    room = 62 - len(name)
+    return f"{schema.encode()[:room].decode(errors='ignore')}_{name}"
 
 
 def has_tables(store: Store) -> bool:
@@ -169,8 +202,15 @@ def current_schema(conn: Connection) -> str:
     return str(schema)
 
 
-def _has_schema(conn: Connection, schema: str) -> bool:
-    return conn.execute(text("SELECT 1 FROM pg_namespace WHERE nspname = :name"), {"name": schema}).first() is not None
+def _require_free(store: Store, schema: str) -> None:
+    """The backup needs its schema for a moment; one that somebody else uses must not be touched."""
+    query = text("SELECT 1 FROM pg_namespace WHERE nspname = :name")
+    with store.engine.connect() as conn:
+        if current_schema(conn) != schema and conn.execute(query, {"name": schema}).first() is not None:
+            raise StoreError(
+                f"{store.name} already has a schema '{schema}', which the backup needs for a moment",
+                "Name another database in database.url",
+            )
 
 
 def _quoted(name: str) -> str:
@@ -188,8 +228,9 @@ def _run(program: str, options: list[str], url: URL) -> None:
 
 
 def _find(program: str) -> str:
-    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{program}"), key=lambda path: path.parts, reverse=True)
-    path = shutil.which(program) or next(map(str, installed), None)
+    folders = (folder for folder in INSTALLED.glob("*") if (folder / "bin" / program).is_file())
+    newest = max(folders, key=lambda folder: [int(part) for part in re.findall(r"\d+", folder.name)], default=None)
+    path = shutil.which(program) or (None if newest is None else str(newest / "bin" / program))
     if path is None:
         raise ConfigError(
             f"{program} is not installed, and a PostgreSQL store is backed up and restored with it",

@@ -8,11 +8,13 @@ of any backup uses the newest. Old master keys are kept, because old backups of 
 import base64
 from pathlib import Path
 
-from medloop.errors import KeyUnavailableError, MedloopError
+from sqlalchemy import Connection
+
+from medloop.errors import ConfigError, KeyUnavailableError, MedloopError
 from medloop.settings import Settings
 from medloop.store.backup.contracts import BackupManifest, KeyBundle
 from medloop.store.backup.repository import Repository, load_backup_key, open_repository
-from medloop.store.crypto import MasterKey, encode_key
+from medloop.store.crypto import encode_key
 from medloop.store.db import Store
 from medloop.store.files.atomic import TEMP_MARK, atomic_write
 from medloop.store.files.workspace_scan import files
@@ -22,9 +24,24 @@ TREE = ".tree"  # ending of the file from which the keys of texts are made, and 
 REFRESH_WAIT_S = 60.0
 
 
-def keep_keys(repository: Repository, settings: Settings, master: MasterKey) -> None:
+def require_owner(repository: Repository, store: Store, conn: Connection, *, take_over: bool = False) -> None:
+    """The backups of a folder are of one workspace: another one, or a copy of it, would replace the keys that they need."""
+    bundle, home = _bundle(repository), str(store.settings.home)
+    if bundle.store_id not in ("", store.keys.auditing(conn).key_id):
+        raise ConfigError(
+            f"The backups in {repository.folder} are of another workspace ({bundle.home}), whose keys would be replaced",
+            "Name another folder; each workspace needs its own",
+        )
+    if bundle.home not in ("", home) and not take_over:
+        raise ConfigError(
+            f"The backups in {repository.folder} are of the workspace in {bundle.home}, and this one is in {home}",
+            "If this one takes its place for good, run once: medloop backup create --take-over; if not, name another folder",
+        )
+
+
+def keep_keys(repository: Repository, store: Store, conn: Connection) -> None:
     """Put the keys of the workspace into the repository, in place of those that were there."""
-    before = _bundle(repository)
+    settings, before, master = store.settings, _bundle(repository), store.keys.master(conn)
     masters = dict(before.masters)
     if not settings.database.encryption_key.get_secret_value():
         masters[master.id] = base64.b64encode(master.raw).decode()
@@ -32,7 +49,17 @@ def keep_keys(repository: Repository, settings: Settings, master: MasterKey) -> 
     if REGISTER in before.files:
         contents[REGISTER] = merge_lines(base64.b64decode(before.files[REGISTER]), contents.get(REGISTER, b""))
     encoded = {name: base64.b64encode(content).decode() for name, content in contents.items()}
-    repository.write_keys(KeyBundle(masters=masters, files=encoded).canonical_json().encode())
+    bundle = KeyBundle(store_id=store.keys.auditing(conn).key_id, home=str(settings.home), masters=masters, files=encoded)
+    repository.write_keys(bundle.canonical_json().encode())
+
+
+def trees_of(store: Store, conn: Connection) -> tuple[str, ...]:
+    """The files of the key tree that the texts of the store need; none if it holds no text yet."""
+    if not store.keys.exists(conn, "texts"):
+        return ()
+    tree_file = store.keys.tree_file(conn)
+    tree_file.tree()  # a backup without it could never be read
+    return (tree_file.path.name,)
 
 
 def refresh_keys(store: Store) -> str | None:
@@ -44,7 +71,8 @@ def refresh_keys(store: Store) -> str | None:
     try:
         repository = open_repository(folder, load_backup_key(settings)[0])
         with repository.locked(wait_s=REFRESH_WAIT_S), store.read() as conn:
-            keep_keys(repository, settings, store.keys.master(conn))
+            require_owner(repository, store, conn)
+            keep_keys(repository, store, conn)
     except MedloopError as error:
         return error.what
     return None
@@ -55,6 +83,19 @@ def keep_newer_keys(old_home: Path, home: Path) -> None:
     for path in sorted((old_home / "keys").glob("*")):
         if path.name == REGISTER or path.suffix == TREE:
             atomic_write(home / "keys" / path.name, path.read_bytes(), mode=0o600)
+
+
+def require_trees(repository: Repository, manifest: BackupManifest, home: Path) -> None:
+    """Before anything is touched: the key tree that the texts need must be in the repository or in the folder."""
+    _require(manifest, {*_bundle(repository).files, *(path.name for path in (home / "keys").glob(f"*{TREE}"))})
+
+
+def _require(manifest: BackupManifest, names: set[str]) -> None:
+    if missing := [name for name in manifest.trees if name not in names]:
+        raise KeyUnavailableError(
+            f"The keys beside the backups lack {missing[0]}, without which no text of backup {manifest.backup_id} opens",
+            "Put the file into the folder keys of DIR, from another copy of the workspace, and restore with --replace",
+        )
 
 
 def restore_keys(repository: Repository, settings: Settings, manifest: BackupManifest) -> None:
@@ -72,6 +113,7 @@ def restore_keys(repository: Repository, settings: Settings, manifest: BackupMan
         if name == REGISTER and path.exists() and same_workspace:
             content = merge_lines(content, path.read_bytes())
         atomic_write(path, content, mode=0o600)
+    _require(manifest, {path.name for path in folder.glob(f"*{TREE}")})
     if not same_workspace and REGISTER not in bundle.files:
         (folder / REGISTER).unlink(missing_ok=True)
     if settings.database.encryption_key.get_secret_value() or settings.master_key_file.exists():

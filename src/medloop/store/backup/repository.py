@@ -32,6 +32,7 @@ from medloop.store.backup.contracts import BackupFile, BackupManifest
 from medloop.store.crypto import FORMAT, NONCE_BYTES, MasterKey, create_key_file, decode_key, read_key_file, seal, unseal
 from medloop.store.files.atomic import atomic_write
 from medloop.store.files.lock import locked_file
+from medloop.store.files.wipe import replace_and_wipe
 
 CHUNK_BYTES = 2**20
 SEALED_BYTES = len(FORMAT) + NONCE_BYTES + 16  # what encryption adds to a chunk
@@ -120,17 +121,7 @@ class Repository:
 
     def write_keys(self, plain: bytes) -> None:
         """Replace the keys, and overwrite the bytes of the old file: they may hold what an erasure destroyed."""
-        path, old = self.folder / KEYS, self.folder / f"{KEYS}.old"
-        with explain_os_errors(path, writing=True):
-            old.unlink(missing_ok=True)
-            if path.exists():
-                os.link(path, old)
-            atomic_write(path, seal(self._cipher, plain, KEYS.encode()), mode=0o600)
-            if old.exists():
-                with old.open("r+b", buffering=0) as file:
-                    file.write(bytes(old.stat().st_size))
-                    os.fsync(file.fileno())
-                old.unlink()
+        replace_and_wipe(self.folder / KEYS, seal(self._cipher, plain, KEYS.encode()))
 
     @contextmanager
     def locked(self, wait_s: float = 0) -> Iterator[None]:

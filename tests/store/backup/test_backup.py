@@ -7,16 +7,14 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from backup_helpers import SECRET, Run, rating, restored
 
-from medloop.cli import main
 from medloop.contracts import Feedback
 from medloop.privacy.consent import subject_of
 from medloop.settings import Settings
@@ -25,69 +23,6 @@ from medloop.store.backup.repository import Repository
 from medloop.store.db import open_store
 from medloop.store.integrity import verify_store
 from medloop.store.records import crud, users
-
-Run = Callable[..., "Result"]
-SECRET = "the quick brown fox had a headache for three days and a fever of 39.4 since Tuesday night"
-
-
-class Result:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def run(capsys, monkeypatch) -> Run:
-    def call(*args: str | Path) -> Result:
-        monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setattr(sys, "argv", ["medloop", *map(str, args)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
-        return Result(code, out, err)
-
-    return call
-
-
-def rating(name: str, **more: object) -> Feedback:
-    given = {"session_id": "s", "agent_name": "a", "user_query": f"canary of {name}", "agent_response": "r", "rating": 3}
-    return Feedback(feedback_id=name, **given | more)
-
-
-@pytest.fixture
-def clinic(settings: Settings, monkeypatch) -> Settings:
-    """A workspace with a user, records, a model and a data file."""
-    if settings.database.url.get_secret_value():
-        monkeypatch.setenv("MEDLOOP_DATABASE__URL", settings.store_url)
-    with open_store(settings) as store:
-        users.add_user(store, "dr.li", "clinician", actor="test")
-        crud.add(store, [rating(f"fb_{n}") for n in range(20)], actor="test")
-    (settings.workspace.raw / "rows.jsonl").write_text('{"id": 1}\n')
-    (settings.workspace.models / "lora/weights").write_bytes(os.urandom(3 * 2**20))
-    return settings
-
-
-@pytest.fixture
-def empty_database(clinic: Settings, request, monkeypatch) -> Callable[[], None]:
-    """What an empty machine has: no SQLite file, or another PostgreSQL database."""
-
-    def prepare() -> None:
-        url = clinic.database.url.get_secret_value()
-        if url:
-            import psycopg
-
-            server, name = request.getfixturevalue("postgres"), f"d_{uuid.uuid4().hex}"
-            with psycopg.connect(f"host={server.folder} user=postgres dbname=postgres", autocommit=True) as conn:
-                conn.execute(f'CREATE DATABASE "{name}"')
-            monkeypatch.setenv("MEDLOOP_DATABASE__URL", f"postgresql+psycopg://postgres@/{name}?host={server.folder}")
-
-    return prepare
-
-
-def restored(home: Path) -> Settings:
-    return Settings(home=home, database={"url": os.environ.get("MEDLOOP_DATABASE__URL", "")})
 
 
 @pytest.fixture
@@ -229,7 +164,7 @@ def test_erased_people_stay_erased_after_a_restore(run: Run, clinic, empty_datab
     first = sorted((repo / "manifests").glob("*.backup"))[0].stem
     empty_database()
     back = run("restore", repo, tmp_path / "new", "--backup", first, "--key-file", tmp_path / "key")
-    assert back.code == 0 and "1 erasure(s) since that backup were repeated" in back.out
+    assert back.code == 0 and "Erasures since that backup that were repeated: 1." in back.out
     with open_store(restored(tmp_path / "new")) as store:
         assert crud.get(store, Feedback, "fb_person") is None and crud.count(store, Feedback) == 20
         assert verify_store(store).ok
