@@ -8,6 +8,9 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Only packages whose hash is in the lock, no resolving, and no code from source archives (tools/lock.py).
 LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 
+# The suite starts hundreds of processes. Without bytecode each of them, and pytest itself, compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-slow test-versions compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)

@@ -26,6 +26,7 @@ from medloop.store.db import MIGRATIONS, Store, ensure_master_key, known_version
 from medloop.store.tables import audit_log, metadata
 
 EVENT = AuditEvent(actor="a", action="b", subject="c")
+pytestmark = pytest.mark.usefixtures("real_migration")
 
 
 def rows(store: Store) -> int:
