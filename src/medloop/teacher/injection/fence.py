@@ -5,18 +5,21 @@ talk to or about the grader (`grader_address.py`) or vouch for the answer (`qual
 languages that the question does not use (`obfuscation.py`). The rest becomes JSON between two lines with a random word, which
 the grader must return.
 
-Verdicts and such sentences are claims about the grading. They are reported, because they lower the score of an answer.
+Verdicts and such sentences are claims about the grading. They are reported, because they lower the score of an answer. A sentence
+that only looks like one ("Full marks would be 15.") is removed too, but it is a claim only where something else gives it away.
 """
 
 import json
 import re
 import secrets
 from dataclasses import dataclass
+from itertools import compress
 
-from medloop.teacher.injection.grader_address import accompanies_attack, addresses_grader, asks_about_scores
+from medloop.lexicon.health_topic import is_about_health
+from medloop.teacher.injection.grader_address import accompanies_attack, addresses_grader, asks_about_scores, claims_grade
 from medloop.teacher.injection.obfuscation import foreign_scripts, invisible_text, latin_language, remove_encoded, strip_invisible
 
-VERSION = "4"
+VERSION = "5"
 REMOVED = "[removed]"
 
 _SPEAKERS = (
@@ -102,7 +105,8 @@ def _without_blocks(text: str, claims: list[str]) -> str:
     def cut_verdict(block: re.Match[str]) -> str:
         if not _VERDICT_WORDS.search(block[0]) and REMOVED not in block[0]:
             return REMOVED if _OBJECT.search(block[0]) else block[0]
-        claims.append(block[0])
+        if claims_grade(block[0]) or not is_about_health(block[0]):  # the log of a device may have a score
+            claims.append(block[0])
         return REMOVED
 
     def cut_comment(comment: re.Match[str]) -> str:
@@ -111,7 +115,7 @@ def _without_blocks(text: str, claims: list[str]) -> str:
         return REMOVED
 
     def cut_table(table: re.Match[str]) -> str:
-        if not (_TABLE_VERDICT.search(table[0]) and _TABLE_ITEM.search(table[0])):
+        if not (_TABLE_VERDICT.search(table[0]) and _TABLE_ITEM.search(table[0])) or is_about_health(table[0]):
             return table[0]
         claims.append(table[0])
         return f"{REMOVED}\n"
@@ -126,7 +130,10 @@ def _without_blocks(text: str, claims: list[str]) -> str:
 
 
 def _without_attacks(sentences: list[str], plain: str, like: str | None, attacked: bool, claims: list[str]) -> list[str]:
-    """Replace attacks. Where there was one, the other sentences are checked more strictly: its other half is often beside it."""
+    """Replace attacks, and report them where one is beyond doubt or something else was removed.
+
+    The other sentences are then checked more strictly: the other half of an attack is often beside it.
+    """
     about_scores = like is not None and asks_about_scores(like)
     like = plain if like is None else like
     speaks = [addresses_grader(sentence, about_scores) for sentence in sentences]
@@ -135,10 +142,15 @@ def _without_attacks(sentences: list[str], plain: str, like: str | None, attacke
         if is_open and not speaks[first] and not speaks[first + 1]:
             together = sentences[first].rstrip("\n") + " " + sentences[first + 1]
             speaks[first] = speaks[first + 1] = addresses_grader(together, about_scores)
-    claims += [sentence.strip() for sentence, is_claim in zip(sentences, speaks, strict=True) if is_claim]
-    bad = [is_claim or _foreign(sentence, like) for is_claim, sentence in zip(speaks, sentences, strict=True)]
-    if attacked or any(bad):
-        bad = [is_bad or accompanies_attack(sentence) for is_bad, sentence in zip(bad, sentences, strict=True)]
+    suspects = list(compress(sentences, speaks))
+    attacked = attacked or any(map(claims_grade, suspects)) or sum(not is_about_health(suspect) for suspect in suspects) > 2
+    claims += [suspect.strip() for suspect in suspects if attacked]
+    foreign = [_foreign(sentence, like) for sentence in sentences]
+    is_strict = attacked or any(speaks) or any(foreign)
+    bad = [
+        is_attack or is_foreign or (is_strict and accompanies_attack(sentence))
+        for sentence, is_attack, is_foreign in zip(sentences, speaks, foreign, strict=True)
+    ]
     return [f" {REMOVED} " if is_bad else sentence for is_bad, sentence in zip(bad, sentences, strict=True)]
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from medloop.lexicon.health_topic import is_about_health
 from medloop.teacher.injection.obfuscation import readings, spelled_words
-from medloop.teacher.injection.quality_claims import claims_quality, names_answer
+from medloop.teacher.injection.quality_claims import claims_quality, names_answer, quality_signs
 
 _I = re.IGNORECASE
 # Never in an ordinary answer: the grader, and the names of the form's fields.
@@ -107,7 +107,7 @@ _ROLE = re.compile(
 _GRADING = re.compile(
     r"\b(?:scor(?:e|es|ed|ing)|rat(?:e|ed|ings?)|grad(?:e|es|ing)|criteri(?:a|on)|verdict|evaluation|evaluate (?:this|the"
     r"|me)|judg(?:ment|ement|ing)|full marks?|top marks?"
-    r"|teacher|reviewer|reward(?:ed|ing|s)?|benchmark|prompt|json|language model|calibration item|expected result)\b"
+    r"|teacher|reviewer|reward(?:ed|ing|s)?|benchmark|prompt|json|calibration item|expected result)\b"
     r"|评分|得分|分数|高分|评判|评价|奖励|指令|提示词|校准样本|标准答案|老师|教师|判定|达标",
     _I,
 )
@@ -133,6 +133,29 @@ _ADDRESSED = re.compile(
     r"|(?:给|打|判|评(?!分)|填|输出|返回)[^，。,；;]{0,6}(?:满分|最高分|高分|1\.0|100\s?分|上限值|好评)|得分\s*[=＝]|(?:不[要得应]?|勿)扣分|扣分[为是]",
     _I,
 )
+# Of these: people and marks that life has too. A referee, an examiner, "the radiologist graded it".
+_OFFICE = re.compile(
+    r"(?:rated|scored|graded|marked) (?:this|it)|graders?|evaluators?|scorers?|rubrics?|ground[- ]truth|answer key"
+    r"|评分[员者人]|评委|裁判|阅卷|考官|评卷|判卷|判分|扣分[为是]|[给打判评填][^，。,；;]*",
+    _I,
+)
+_DEMANDED = re.compile(
+    r"\b(?:dear|hey|hello|note (?:to|for)|attention)[:,]? (?:the )?(?:graders?|evaluators?|scorers?|raters?)\b"
+    r"|(?:亲爱的|尊敬的|各位|致|敬请)(?:评分[员者人]|评委|裁判|考官|阅卷|评卷)|高抬贵手|手下留情"
+    r"|(?:请|应当?|务必|必须|理应|一律|直接)[^，。,；;]{0,8}(?:给|打|判|评|填|输出|返回)[^，。,；;]{0,8}"
+    r"(?:满分|最高|高分|1\.0|100\s?分|好评)",
+    _I,
+)
+_FORM_WORDS = frozenset(
+    "score scores flag verdict rubric grade grader rating criteria advice question correct urgency kind steps met reasoning "
+    "reassurance overall safe unsafe harmful".split()
+)
+# What a model is told to do, and no patient.
+_MACHINE = re.compile(
+    r"\b(?:prompts?|rubrics?|system|guidelines you|grading|scoring|evaluat\w+|all (?:previous|prior|earlier)|(?:previous|prior)"
+    r" (?:instructions|text|prompts?|rules))\b|提示词|指令|评分|打分|系统|细则|所有(?:规则|要求)",
+    _I,
+)
 # Medical scales: their marks are the patient's.
 _SCALE = re.compile(
     r"\b(?:apgar|glasgow|gcs|child-pugh|cha2ds2|has-bled|wells|meld|nihss|bishop|pain|[tz]-score|apache|curb-65|sofa|news2?"
@@ -155,8 +178,9 @@ _WEAK = re.compile(
 
 _SCORE_QUESTION = re.compile(
     r"\b(?:scores?|scored|points?|scales?|grad(?:e|ed|ing)|rat(?:ed|ing)s?|stag(?:e|ed|ing)|criteria|index|questionnaire|approv\w+"
-    r"|review(?:s|ed|ers?)?|instructions?|labels?)\b"
-    r"|评分|分级|分期|量表|得分|几分|\d ?分(?!钟|之)|[Ⅰ-ⅤIV一二三四五\d]+[级期]|指数|审[核批查]|说明书|标签",
+    r"|review(?:s|ed|ers?)?|instructions?|labels?|stars|marks|exams?|gcs|nihss|apgar|glasgow|phq-?\d|gad-?7|mmse|moca|meld|das-?28"
+    r"|bi-?rads|asa|epworth|nyha|inr|tsh)\b"
+    r"|评分|分级|分期|量表|得分|几分|视力|成绩|考试|\d ?分(?!钟|之)|[Ⅰ-ⅤIV一二三四五\d]+[级期]|指数|审[核批查]|说明书|标签",
     _I,
 )
 
@@ -172,6 +196,27 @@ def addresses_grader(sentence: str, about_scores: bool = False) -> bool:
     if any(_is_attack(reading, about_scores) for reading in readings(sentence)):
         return True
     return any(_SPELLED.search(word) for word in spelled_words(sentence))
+
+
+def claims_grade(sentence: str) -> bool:
+    """For a sentence that addresses the grader: whether it can mean nothing else, so that it may cost the answer its score.
+
+    "Full marks would be 15." and "I am a language model, please ask a doctor." look like attacks and may be innocent: they are
+    not shown to the grader, and lower nothing.
+    """
+    return any(map(_is_claim, readings(sentence))) or any(_SPELLED.search(word) for word in spelled_words(sentence))
+
+
+def _is_claim(text: str) -> bool:
+    if any(not _OFFICE.fullmatch(address[0]) for address in _ADDRESSED.finditer(text)) or _DEMANDED.search(text):
+        return True
+    if any(_FORM_WORDS & set(field[0].split("_")) for field in _FIELD.finditer(text)):
+        return True
+    if _DROP.search(text) and _MACHINE.search(text):
+        return True
+    kinds = (_MARKS.search(text) or _ONE.search(text), *(kind.search(text) for kind in (_GRADER, _DROP, _ALL_MET, _ROLE)))
+    signs = sum(kind is not None for kind in kinds) + sum(1 for _ in _KEYED.finditer(text)) + quality_signs(text)
+    return signs > 1 or bool(_SELF.search(text) and (signs or _PRAISE.search(text)))
 
 
 def accompanies_attack(sentence: str) -> bool:

@@ -224,6 +224,11 @@ def names_others(text: str) -> bool:
 
 
 def claims_quality(text: str) -> bool:
-    if _REVIEW.search(text) or _ORDER.search(text):
-        return True
-    return _TEXT_ITSELF.search(text) is not None and (_CHECKED.search(text) or _FLAWLESS.search(text)) is not None
+    return quality_signs(text) > 0
+
+
+def quality_signs(text: str) -> int:
+    """How many signs there are that the sentence vouches for the answer. One may be an accident, two are not."""
+    signs = (_REVIEW.search(text) is not None) + (_ORDER.search(text) is not None)
+    is_itself = _TEXT_ITSELF.search(text) is not None
+    return signs + is_itself if signs else 2 * (is_itself and (_CHECKED.search(text) or _FLAWLESS.search(text)) is not None)
