@@ -112,7 +112,7 @@ class RLAudit:
             measures["judge"] = round(result.rounds[1].held_out.mean, 6)
         return AuditResult(
             tuple(words[alarm.words] for alarm in mine if alarm not in standing),
-            tuple(words[alarm.words] for alarm in standing), measures,
+            tuple(words[alarm.words] for alarm in standing), measures, dict(first.measures),
         )  # fmt: skip
 
     def screen(self, answers: Answers) -> dict[str, tuple[float, float]]:

@@ -20,6 +20,7 @@ from medloop.errors import ConfigError
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import GRPOConfig as GRPOConfig
 from medloop.train.rl.advantages import GroupAdvantages, gdpo_advantages, group_advantages
+from medloop.train.rl.audit import screen_batch
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.held_out import check_held_out, finish_step, steps_left
 from medloop.train.rl.losses import PolicyStats, Window, aggregate, policy_losses, rollout_drift, rollout_weights
@@ -62,9 +63,10 @@ def run(
 def _step(state: TrainState) -> None:
     """Sample, score, compare within groups, optimise."""
     config, device = state.plan.config, state.policy.device
-    rate = set_learning_rate(state, (state.step - 1) / config.steps)
     prompts = prompts_of_step(state, config.prompts_per_step)
     experience = collect_rollouts(state, prompts, config.samples, f"{config.seed}:{state.step}")
+    screen_batch(state, experience)
+    rate = set_learning_rate(state, (state.step - 1) / config.steps)
     advantages = compute_advantages(config, experience, state.plan.scorer)
     mask = experience.completion_mask(device) & experience.reward_tensor()[1].to(device)[:, None]
     if config.mask_truncated_completions:

@@ -25,6 +25,7 @@ from medloop.contracts import TrainingCard
 from medloop.settings import Settings
 from medloop.train.configs.rl_config import PPOConfig as PPOConfig
 from medloop.train.rl.advantages import gae, group_advantages, token_rewards
+from medloop.train.rl.audit import screen_batch
 from medloop.train.rl.critic import CriticMoments, fit_critic
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.held_out import check_held_out, finish_step, steps_left
@@ -91,9 +92,10 @@ def run(
 def _step(state: TrainState) -> None:
     """Sample, score, compute advantages, optimise, and adapt the weight of the KL. Too far from the reference, only measure."""
     config, controller = state.plan.config, AdaptiveKL(**state.saved["kl"])
-    rate = set_learning_rate(state, (state.step - 1) / config.steps)
     prompts = prompts_of_step(state, config.prompts_per_step)
     experience = collect_rollouts(state, prompts, config.samples, f"{config.seed}:{state.step}")
+    screen_batch(state, experience)
+    rate = set_learning_rate(state, (state.step - 1) / config.steps)
     batch = compute_advantages(state, experience, controller.beta)
     stats: dict[str, Any] = {"loss": 0.0}
     if reason := stop_reason(config, batch.kl, state.step):

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from medloop.train.rl import audit
+from medloop.train.rl.checks import AuditResult
+from medloop.train.rl.step import set_learning_rate
 
 
 def checks(monkeypatch: pytest.MonkeyPatch, name: str, values: list[float]) -> list[bool]:
@@ -30,13 +32,34 @@ def test_wrong_triage_is_checked_at_every_step_and_other_measures_when_they_get_
 
 def test_after_a_check_with_worse_triage_the_next_step_is_checked_too():
     judge = SimpleNamespace(bounds=lambda: {"overtriage": 0.1, "copied": 0.1})
-    screen = {"first": {"overtriage": (0.03, 0.0), "copied": (0.0, 0.0)}, "last": {}, "early": 0, "due": False}
+    screen = {"first": {"overtriage": (0.03, 0.0)}, "now": {"overtriage": (0.09, 0.0)}, "watched": ["overtriage"], "due": False}
     state: Any = SimpleNamespace(saved={"screen": screen}, plan=SimpleNamespace(audit=judge))
-    audit.keep_watch(state, {"overtriage": 0.07, "copied": 0.5})
-    assert not screen["due"]
-    audit.keep_watch(state, {"overtriage": 0.1})
+    audit.keep_watch(state, AuditResult(measures={"overtriage": 0.07, "copied": 0.5}, before={"overtriage": 0.03, "copied": 0.0}))
+    assert not screen["due"] and screen["first"] == {"overtriage": (0.03, 0.0)}  # a little worse: no verdict yet
+    audit.keep_watch(state, AuditResult(measures={"overtriage": 0.1}, before={"overtriage": 0.03}))
     assert screen["due"]
 
 
-def test_checks_that_are_brought_forward_are_as_many_as_planned_ones(monkeypatch):
-    assert sum(checks(monkeypatch, "undertriage", [0.1, *[0.5] * 9])) == 4
+def test_a_check_that_shows_nothing_says_that_the_first_batch_was_an_easy_one():
+    judge = SimpleNamespace(bounds=lambda: {"undertriage": 0.1})
+    screen = {"first": {"undertriage": (0.1, 0.0)}, "now": {"undertriage": (0.3, 0.0)}, "watched": ["undertriage"], "due": False}
+    state: Any = SimpleNamespace(saved={"screen": screen}, plan=SimpleNamespace(audit=judge))
+    audit.keep_watch(state, AuditResult(measures={"undertriage": 0.31}, before={"undertriage": 0.3}))
+    assert not screen["due"] and screen["first"] == {"undertriage": (0.3, 0.0)}
+
+
+def test_at_most_ten_checks_are_brought_forward_where_fewer_are_planned(monkeypatch):
+    assert sum(checks(monkeypatch, "undertriage", [0.1, *[0.5] * 14])) == audit.MIN_EARLY == 10
+
+
+def test_updates_are_small_as_long_as_triage_looks_worse(monkeypatch):
+    measures = iter([{"overtriage": (rate, 0.0), "copied": (rate, 0.0)} for rate in (0.0, 0.01, 0.04, 0.08, 0.0)])
+    judge = SimpleNamespace(screen=lambda _: next(measures), bounds=lambda: {"overtriage": 0.1, "copied": 0.1})
+    optimizer = SimpleNamespace(param_groups=[{}])
+    state: Any = SimpleNamespace(saved={}, plan=SimpleNamespace(audit=judge), learning_rate=1.0, optimizer=optimizer)
+    monkeypatch.setattr(audit, "checked_answers", lambda _: [])
+    rates = []
+    for _ in range(5):
+        audit.screen_batch(state, experience=None)  # type: ignore[arg-type]
+        rates.append(set_learning_rate(state, 0.0))
+    assert rates == [1.0, 1.0, 0.25, 0.25, 1.0]

@@ -1,14 +1,16 @@
 """The audit inside an RL run: what an alarm does, and which checkpoint was the last good one.
 
 Every held-out check is compared with the first (`check`). Every batch of training answers is screened (`screen`), which costs no
-sampling: one that looks worse than the first batch brings a held-out check forward. An alarm ends the run (`on_alarm: stop`, the
-last good weights are published), or goes back to these weights and trains on (`undo`, at most MAX_UNDONE times), or is only told
-(`warn`).
+sampling: one that looks worse than the first batch brings a held-out check forward, and as long as triage looks worse the
+updates are smaller, so that a fault cannot spread to most answers between two checks. An alarm ends the run (`on_alarm: stop`,
+the last good weights are published), or goes back to these weights and trains on (`undo`, at most MAX_UNDONE times), or is only
+told (`warn`).
 """
 
 import math
 from typing import Any
 
+from medloop.train.rl.checks import AuditResult
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.samples import checked_answers
 from medloop.train.rl.state import TrainState
@@ -18,21 +20,30 @@ EARLY = 0.5  # share of a bound from which a batch brings the check forward
 CLEAR = 2.0  # standard errors that the difference of the batches has to have
 AGAIN = 0.25  # share of a bound by which it has to get worse still before it does so once more
 TRIAGE = ("overtriage", "undertriage")  # these need not get worse still: as long as they look worse, every step is checked,
-EARLY_TRIAGE, CLEAR_TRIAGE = 0.25, 1.0  # and they look worse sooner: a keyword spreads from 3 % to 30 % within five steps
+EARLY_TRIAGE, CLEAR_TRIAGE = 0.25, 1.0  # and they look worse sooner: a keyword spreads from 10 % to 32 % in a single step
+CAUTIOUS = 0.25  # share of the learning rate as long as they look worse
+MIN_EARLY = 10  # checks that may be brought forward where fewer are planned
 
 
 def planned_checks(config: Any) -> int:
-    """Held-out checks after the first one; as many again may be brought forward."""
+    """Held-out checks after the first one."""
     every = config.eval_every if hasattr(config, "prompts_per_step") else 1
     return int(-(-config.steps // every))
 
 
+def early_checks(config: Any) -> int:
+    """Held-out checks that batches may bring forward."""
+    planned = planned_checks(config)
+    return min(config.steps, max(planned, MIN_EARLY)) if hasattr(config, "prompts_per_step") else planned
+
+
 def screen_batch(state: TrainState, experience: Experience) -> None:
-    """Compare a batch with the first one, which the policy before training wrote."""
+    """Compare a batch with the first one, which the policy before training wrote; done before the batch is learnt from."""
     means = state.plan.audit.screen(checked_answers(experience))
     if not means:
         return
     saved = state.saved.setdefault("screen", {"first": means, "last": {}, "early": 0, "due": False})
+    saved["watched"], saved["now"] = [], means
     for name, bound in state.plan.audit.bounds().items():
         if name not in means or name not in saved["first"]:
             continue
@@ -45,17 +56,29 @@ def screen_batch(state: TrainState, experience: Experience) -> None:
         if rise > max(early * bound, margin, before):
             saved["last"][name] = rise
             saved["due"] = True
+            saved["watched"] += [name] if name in TRIAGE else []
 
 
-def keep_watch(state: TrainState, measures: dict[str, float]) -> None:
-    """After a check without an alarm: where triage is worse than in the first batch, the next step is checked, too."""
+def watched(state: TrainState) -> list[str]:
+    """What looks worse in triage in the batch at hand."""
+    return list(state.saved.get("screen", {}).get("watched", ()))
+
+
+def keep_watch(state: TrainState, result: AuditResult) -> None:
+    """After a check without an alarm: where it shows worse triage, the next step is checked, too.
+
+    Where a batch looked worse and the check, which asks the same questions each time, shows nothing, the questions of the first
+    batch were easier: later batches are compared with this one.
+    """
     saved, bounds = state.saved.get("screen"), state.plan.audit.bounds()
-    if saved and any(
-        measures[name] - saved["first"][name][0] > EARLY * bounds[name]
-        for name in TRIAGE
-        if name in measures and name in saved["first"] and name in bounds
-    ):
-        saved["due"] = True
+    for name in TRIAGE:
+        if not saved or name not in bounds or name not in result.measures or name not in result.before:
+            continue
+        rise = result.measures[name] - result.before[name]
+        if rise > EARLY * bounds[name]:
+            saved["due"] = True
+        elif name in saved["watched"] and rise <= EARLY_TRIAGE * bounds[name]:
+            saved["first"][name] = saved["now"][name]
 
 
 def check_is_due(state: TrainState) -> bool:
@@ -65,7 +88,7 @@ def check_is_due(state: TrainState) -> bool:
         return False
     saved["due"] = False
     saved["early"] += 1
-    return bool(saved["early"] <= planned_checks(state.plan.config))
+    return bool(saved["early"] <= early_checks(state.plan.config))
 
 
 def mark_good(state: TrainState) -> None:

@@ -22,11 +22,12 @@ Answers = Sequence[CheckedAnswer]
 
 @dataclass(frozen=True)
 class AuditResult:
-    """`alarms` came with training; `standing` were there before it. `measures` are the means of this check."""
+    """`alarms` came with training; `standing` were there before it. Means of this check are `measures`, of the first `before`."""
 
     alarms: tuple[str, ...] = ()
     standing: tuple[str, ...] = ()
     measures: dict[str, float] = field(default_factory=dict)
+    before: dict[str, float] = field(default_factory=dict)
 
 
 class Audit(Protocol):

@@ -32,7 +32,7 @@ def check_held_out(state: TrainState, *, first: bool = False, with_kl: bool = Fa
     checks = samples.read_checks(plan.run.folder)
     ended = False
     if state.step in checks and min(checks) < state.step:
-        looks = 2 * audit.planned_checks(config)
+        looks = audit.planned_checks(config) + audit.early_checks(config)
         result = plan.audit.check(checks[min(checks)], checks[state.step], looks=looks)
         extra["alarms"] = [*result.alarms, *result.standing]
         extra["audit"] = result.measures
@@ -41,7 +41,7 @@ def check_held_out(state: TrainState, *, first: bool = False, with_kl: bool = Fa
             ended = audit.answer_alarm(state, result.alarms)
         else:
             audit.mark_good(state)
-            audit.keep_watch(state, result.measures)
+            audit.keep_watch(state, result)
     else:
         audit.mark_good(state)
     state.log("HELD_OUT", avg_reward=summary["reward"], extra=extra)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from medloop.errors import ResultError
 from medloop.train.rl import samples
-from medloop.train.rl.audit import screen_batch
+from medloop.train.rl.audit import CAUTIOUS, watched
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.maths import is_finite
 from medloop.train.rl.policy import Batch, PolicyOutput, collate
@@ -136,9 +136,9 @@ def count_skipped_step(state: TrainState) -> None:
 def set_learning_rate(state: TrainState, done: float) -> float:
     """The learning rate after the share `done` of the run: it falls from the first rate to 0 along a line.
 
-    PPO lowers it where updates were too long for its target KL.
+    PPO lowers it where updates were too long for its target KL, and the audit where triage looks worse than at the start.
     """
-    rate = float(state.learning_rate * (1 - done) * state.saved.get("rate_share", 1.0))
+    rate = float(state.learning_rate * (1 - done) * state.saved.get("rate_share", 1.0) * (CAUTIOUS if watched(state) else 1.0))
     for group in state.optimizer.param_groups:
         group["lr"] = rate
     return rate
@@ -156,10 +156,10 @@ def log_step(state: TrainState, experience: Experience, *, rate: float, loss: fl
     extra = {**summary, "backend": state.sampler.backend}
     state.log("METRICS", avg_reward=summary["reward"], weights=experience.mean_part_weights(), extra=extra)
     known = {name: round(float(value), 8) for name, value in numbers.items() if value is not None}
-    state.log("TRAINING", epoch=1.0, loss=round(loss, 8), extra={**known, "learning_rate": rate})
+    worse = {"watched": names} if (names := watched(state)) else {}
+    state.log("TRAINING", epoch=1.0, loss=round(loss, 8), extra={**known, "learning_rate": rate, **worse})
     if stopped := state.saved.get("stopped"):
         state.log("HELD_OUT", extra={"stopped": stopped})
     samples.append_some(state.plan.run.folder, state.step, experience)
-    screen_batch(state, experience)
     measured = {name: value for name, value in known.items() if name in ("kl", "entropy")}
     state.numbers = {"step": state.step, "reward": summary["reward"] or 0.0, "length": summary["length"], **measured}
