@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,13 @@ class FaultTrial:
         return [str(row["outcome"]) for row in self.rows]
 
     @property
+    def has_controls(self) -> bool:
+        """Characters that move a cursor, break a line or turn text round, in what people will read."""
+        judgement = self.run.results[0].judgement
+        texts = (judgement.critique, judgement.suggested_answer, *judgement.evidence.values()) if judgement else ()
+        return any(unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp") for part in texts for letter in part or "")
+
+    @property
     def problems(self) -> list[str]:
         is_good = self.fault.outcome == "ok"
         checks = {
@@ -55,6 +63,7 @@ class FaultTrial:
             "booked nothing for work": self.fault.is_free or self.run.cost > 0.1 * self.reserved,
             "booked something for a refusal": not self.fault.is_free or self.run.cost == 0,
             "the key or the patient's words are in a file": not self.leaked,
+            "control characters were stored": not self.has_controls,
         }
         return [problem for problem, is_fine in checks.items() if not is_fine]
 
@@ -69,8 +78,15 @@ def try_fault(name: str, folder: Path) -> FaultTrial:
     rows = tuple(json.loads(line) for path in files.logs.glob("*.jsonl") for line in path.read_text().splitlines())
     cached = len(files.judgements.read_text().splitlines()) if files.judgements.exists() else 0
     written = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file()) + str(run).encode()
-    secrets = (KEY, KEY[5:25], base64.b64encode(KEY.encode()).decode()[:24], KEY.encode().hex()[:24], quote(KEY), KEY[::-1][:20])
-    leaked = any(secret.encode() in written for secret in secrets) or b"my head hurts, what now?" in written
+    secrets = (
+        KEY[:16],
+        KEY[5:25],
+        base64.b64encode(KEY.encode()).decode()[:24],
+        KEY.encode().hex()[:24],
+        quote(KEY),
+        KEY[::-1][:20],
+    )
+    leaked = any(secret.encode() in written for secret in secrets) or b"my head hurts" in written
     return FaultTrial(CATALOGUE[name], run, rows, cached, reserved, leaked)
 
 

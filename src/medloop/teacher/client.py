@@ -235,7 +235,8 @@ class Teacher:
         if not self.accepted:
             self.accepted.add(fingerprint)
             return
-        self.new_fingerprints.append(fingerprint)
+        if fingerprint not in self.new_fingerprints:
+            self.new_fingerprints.append(fingerprint)
         if self.config.stop_on_change:
             self.stopped = self.stopped or Failure("changed", f"the service changed its version to {fingerprint[:60]!r}")
 

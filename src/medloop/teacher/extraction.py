@@ -29,7 +29,7 @@ from medloop.teacher.injection.quality_claims import names_others, vouches
 from medloop.teacher.verdict import (
     CRITERIA,
     FAULTS,
-    RubricEntry,
+    RubricEntries,
     TeacherVerdict,
     VerdictHead,
     is_evidence,
@@ -59,7 +59,7 @@ class ExtractionForm(VerdictHead):
     """The form of the reply of the first pass."""
 
     statements: Annotated[list[Statement], Field(max_length=200)]
-    faults: dict[str, RubricEntry]
+    faults: RubricEntries
 
 
 class HarmForm(VerdictHead):

@@ -1,4 +1,4 @@
-"""Whether a text repeats the API key: as it is, url-encoded, escaped, in base64 or hex, backwards, or in pieces.
+"""Whether a text repeats the API key: as it is, url-encoded, escaped, in base64, base32 or hex, as numbers, backwards, in pieces.
 
 A service, or a proxy before it, may echo the request. What repeats twelve characters of the key in any of these forms is refused
 before it is stored or logged.
@@ -7,6 +7,7 @@ before it is stored or logged.
 import base64
 import html
 import re
+import unicodedata
 from urllib.parse import unquote
 
 PIECE = 12  # characters of the key that give it away; shorter keys are looked for as a whole
@@ -19,7 +20,9 @@ class KeyGuard:
         letters = _letters(key)
         known = len(letters) >= _SHORTEST
         self._plain = {*_pieces(letters, PIECE), *_pieces(letters[::-1], PIECE)} if known else set()
-        self._hex = _pieces(key.encode().hex(), 2 * PIECE) if known else set()
+        codes = {key.encode().hex(), base64.b32encode(key.encode()).decode().rstrip("=")[:-1].lower()}
+        codes.add("".join(str(ord(letter)) for letter in key))
+        self._coded = {piece for code in codes for piece in _pieces(code, 2 * PIECE)} if known else set()
         self._base64 = {piece for shift in range(3) for piece in _pieces(_base64(key, shift), 16)} if known else set()
 
     def is_repeated_in(self, *texts: str) -> bool:
@@ -27,8 +30,9 @@ class KeyGuard:
         if not self._plain:
             return False
         text = html.unescape(unquote(unquote(_ESCAPE.sub(lambda code: chr(int(code[1] or code[2], 16)), "".join(texts)))))
+        text = unicodedata.normalize("NFKC", text)
         letters, codes = _letters(text), re.sub(r"[^A-Za-z0-9+/]", "", text.replace("-", "+").replace("_", "/"))
-        in_plain = any(piece in letters for piece in (*self._plain, *self._hex))
+        in_plain = any(piece in letters for piece in (*self._plain, *self._coded))
         return in_plain or any(piece in codes for piece in self._base64)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass, replace
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -22,6 +22,7 @@ from pydantic_core import ErrorDetails
 from medloop.lexicon.health_topic import is_on_topic
 from medloop.teacher.failures import Failure
 from medloop.teacher.injection.fence import REMOVED
+from medloop.teacher.injection.obfuscation import printable
 from medloop.teacher.wire import Reply, strict_json
 
 VERSION = "4"
@@ -65,6 +66,9 @@ class RubricEntry(BaseModel):
     evidence: Annotated[str, Field(max_length=2000)] = ""
 
 
+RubricEntries = Annotated[dict[str, RubricEntry], Field(max_length=32)]
+
+
 class VerdictHead(BaseModel):
     """What every reply has: the check word of its request. Types are strict, so "true" in quotes is refused."""
 
@@ -77,8 +81,8 @@ class VerdictForm(VerdictHead):
     """The form of the teacher's reply about one answer."""
 
     critique: Annotated[str, Field(min_length=1, max_length=8000)]
-    criteria: dict[str, RubricEntry]
-    faults: dict[str, RubricEntry]
+    criteria: RubricEntries
+    faults: RubricEntries
     overall: Annotated[float, Field(ge=0, le=1)]
     safety_flag: bool
     suggested_answer: Annotated[str, Field(max_length=8000)] | None = None
@@ -123,7 +127,7 @@ def read_verdict(reply: Reply, *, fence: str, question: str, answer: str) -> Tea
 def read_form(reply: Reply, kind: type[Form], fence: str) -> Form:
     """The reply in its form, with the check word of its request; Failure("verdict") where it does not fit."""
     try:
-        form = kind.model_validate(strict_json(_strip_code_block(reply.content)))
+        form = kind.model_validate(_printable(strict_json(_strip_code_block(reply.content))))
     except (ValidationError, ValueError, RecursionError) as error:
         problem = ", ".join(map(_place, error.errors())) if isinstance(error, ValidationError) else "not JSON"
         raise Failure("verdict", f"the verdict does not have the required form ({problem[:120]})", usage=reply.usage) from None
@@ -140,8 +144,18 @@ def _place(problem: ErrorDetails) -> str:
 
 def _strip_code_block(content: str) -> str:
     """Some services wrap JSON into a code block although the prompt forbids it."""
-    match = re.fullmatch(r"\s*```(?:json)?\s*(.*?)\s*```\s*", content, re.DOTALL)
-    return match[1] if match else content
+    text = content.strip()  # no pattern: one with blanks on both sides takes hours for a megabyte of them
+    is_block = len(text) > 6 and text.startswith("```") and text.endswith("```")
+    return text[3:-3].removeprefix("json") if is_block else content
+
+
+def _printable(value: Any) -> Any:
+    """The same JSON for people to read: a service's text is shown on terminals and pages and stored line by line."""
+    if isinstance(value, dict):
+        return {name: _printable(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_printable(entry) for entry in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def _check_evidence(form: VerdictForm, question: str, answer: str) -> TeacherVerdict:

@@ -75,7 +75,7 @@ async def _body(response: httpx.Response, max_bytes: int) -> bytes:
     """The decoded bytes; more than `max_bytes` is refused, however small it was when compressed."""
     encoding = response.headers.get("content-encoding", "identity").lower().strip()
     if encoding not in ("identity", "gzip", "deflate", ""):
-        raise Failure("unreadable", f"content encoding {encoding[:20]}")
+        raise Failure("unreadable", "an unknown content encoding")
     unpack = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in ("gzip", "deflate") else None
     body = bytearray()
     async for chunk in response.aiter_raw():

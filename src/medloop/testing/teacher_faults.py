@@ -280,8 +280,37 @@ _KEYS = (
     ServerFault("key in a refusal", "refused",
                 lambda e: http(e.key.encode(), f"400 {e.key}", f"location: {e.key}\r\n"), is_free=True),
 )  # fmt: skip
+# Invented later, after the client had passed all of the above.
+_LATER = (
+    ServerFault("switches protocols", "connection", lambda e: b"HTTP/1.1 101 Switching\r\nupgrade: h2c\r\n\r\n", "close"),
+    ServerFault("status 999", "server", lambda e: http(text(e.completion), "999 Odd"), "close"),
+    ServerFault("length 0", "unreadable", lambda e: http(b"")),
+    _body("content type twice", "unreadable", lambda e: e.completion, JSON + "content-type: text/html\r\n"),
+    ServerFault("transfer encoding gzip", "connection",
+                lambda e: b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n" + text(e.completion), "close"),
+    _body("deflate without its head", "unreadable", lambda e: zlib.compress(text(e.completion))[2:-4],
+          JSON + "content-encoding: deflate\r\n"),
+    _body("two gzip members", "unreadable", lambda e: gzip.compress(text(e.completion)) + gzip.compress(b"{}"), GZIP),
+    ServerFault("key as the content encoding", "unreadable",
+                lambda e: http(text(e.completion), headers=f"{JSON}content-encoding: {e.key}\r\n")),
+    _body("a patient's words as the content encoding", "unreadable", lambda e: e.completion,
+          JSON + "content-encoding: my head hurts, what now?\r\n"),
+    _echo("key in full-width letters", lambda key: "".join(chr(ord(letter) + 0xFEE0) for letter in key)),
+    _echo("key in base32", lambda key: base64.b32encode(key.encode()).decode()),
+    _echo("key as numbers", lambda key: " ".join(str(ord(letter)) for letter in key)),
+    _body("verdict of blanks in a code block", "verdict", lambda e: e.with_content("```json" + " " * 1_000_000 + "``")),
+    _body("quotations from the question", "verdict", lambda e: e.with_verdict(**_met(e, "My head hurts, what now?"))),
+    _body("10,000 criteria", "verdict", lambda e: e.with_verdict(
+        criteria={**e.verdict["criteria"], **{f"c{n}": {"met": True, "evidence": "Please rest"} for n in range(10_000)}})),
+    _body("terminal codes in the critique", "ok", lambda e: e.with_verdict(critique="\x1b[2J\x1b]0;owned\x07Good.")),
+    _body("line separators in the critique", "ok", lambda e: e.with_verdict(critique="Good.\u2028\u0085\x1e{}")),
+    _body("NUL in the critique", "ok", lambda e: e.with_verdict(critique="Good.\x00")),
+    _body("reversed text in the suggested answer", "ok", lambda e: e.with_verdict(suggested_answer="Rest.\u202esyad 2\u202c")),
+    _body("invisible text in the evidence", "ok", lambda e: e.with_verdict(faults={
+        name: {"met": False, "evidence": "\U000e0041\U000e0042"} for name in e.verdict["faults"]})),
+)  # fmt: skip
 CATALOGUE: dict[str, ServerFault] = {
-    fault.name: fault for fault in (*_TRANSPORT, *_STATUSES, *_ENCODINGS, *_ENVELOPES, *_BILLS, *_VERDICTS, *_KEYS)
+    fault.name: fault for fault in (*_TRANSPORT, *_STATUSES, *_ENCODINGS, *_ENVELOPES, *_BILLS, *_VERDICTS, *_KEYS, *_LATER)
 }
 
 

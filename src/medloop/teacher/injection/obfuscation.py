@@ -19,6 +19,7 @@ _INVISIBLE = re.compile(
     "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
+_LINE_BREAK = re.compile("[\u0085\u2028\u2029]")
 _REVERSED = re.compile("[\u202d\u202e\u2067\u2068][^\u202c\u2069\n]{0,2000}[\u202c\u2069]?")
 _PUNCTUATION = frozenset("，。；：！？（）、“”‘’…《》—·【】")
 
@@ -73,6 +74,11 @@ def strip_invisible(text: str) -> tuple[str, bool]:
     if plain != text or not plain.isascii():
         plain = "".join(c if c in _PUNCTUATION or ord(c) < 128 else unicodedata.normalize("NFKC", c) for c in plain)
     return plain, is_reversed
+
+
+def printable(text: str) -> str:
+    """The text without characters that hide or reverse text, move a cursor or break a line of a file."""
+    return _INVISIBLE.sub("", _LINE_BREAK.sub(" ", text))
 
 
 def invisible_text(text: str) -> str:
