@@ -18,7 +18,9 @@ from medloop.store.backup.repository import Repository, damaged_files, is_reposi
 from medloop.store.db import open_store
 from medloop.store.records.access_after_restore import AccessChanges
 
-backup_app = typer.Typer(no_args_is_help=True, help="Back up the workspace while it is in use; list and verify backups.")
+backup_app = typer.Typer(
+    no_args_is_help=True, help="Make encrypted backups of the workspace while it is in use; list, verify and delete them."
+)
 
 Folder = Annotated[
     Path | None, typer.Argument(metavar="FOLDER", help="Folder of the backups (default: the setting backup.folder).")
@@ -39,12 +41,15 @@ def create(
     ] = False,
     json_: ui.AsJson = False,
 ) -> None:
-    """Back up database, models, data, reports and keys. Only what is new is copied; an interrupted backup is made again.
+    """Make an encrypted backup of the database, models, data, reports and keys. Only what is new is copied.
 
-    The server may run and people may write meanwhile. Everything is encrypted with the backup key, which is made by the first
-    backup: copy that key to a safe place, apart from the backups. Without it they cannot be read.
+    The server may run, and people may write meanwhile. After an interruption run the command again. The first backup makes the
+    backup key: copy its file to a safe place, apart from the backups. Nobody can read the backups without it. Each workspace
+    needs a FOLDER of its own; if this workspace was moved, or was restored in another place for good, use --take-over once.
 
     Example:  medloop backup create /mnt/backups/clinic
+
+    Example:  medloop backup create /mnt/backups/clinic --take-over
     """
     settings = ui.settings()
     place = _folder(settings, folder)
@@ -70,9 +75,11 @@ def create(
 
 @backup_app.command("list")
 def list_backups(folder: Folder = None, key_file: KeyFile = None, json_: ui.AsJson = False) -> None:
-    """List the backups of a folder, oldest first.
+    """List the backups in a folder, oldest first: id, time, kind of database, size and workspace.
 
-    Example:  medloop backup list /mnt/backups/clinic
+    A machine without the workspace needs the key file that you have put aside.
+
+    Example:  medloop backup list /mnt/backups/clinic --key-file backup.key
     """
     repository = _open(folder, key_file)
     manifests = [repository.manifest(backup_id) for backup_id in repository.ids()]
@@ -94,7 +101,9 @@ def verify(
     key_file: KeyFile = None,
     json_: ui.AsJson = False,
 ) -> None:
-    """Read every byte of the backups and compare it with their manifests. Exit code 6 if anything is damaged.
+    """Read every byte of the backups and compare it with what was backed up. Exit code 6 if anything is damaged.
+
+    Run it now and then: damage that is found in time can still be mended with a new backup.
 
     Example:  medloop backup verify /mnt/backups/clinic
     """
@@ -124,9 +133,10 @@ def prune_backups(
     folder: Folder = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Delete old backups, and everything in the folder that no other backup needs. Cannot be undone.
+    """Delete all but the newest backups, with everything in the folder that only they need. This cannot be undone.
 
-    Old backups hold the files of people who were erased since, for whoever has the backup key.
+    Old backups hold files with the text of people who were erased later, and whoever has the backup key can read it: delete old
+    backups in time.
 
     Example:  medloop backup prune --keep 14 /mnt/backups/clinic
     """
@@ -138,25 +148,27 @@ def prune_backups(
 
 def restore(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the backups.")],
-    target: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty folder for the workspace.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder for the workspace: new or empty, or with --replace the old one.")
+    ],
     backup: Annotated[str | None, typer.Option(metavar="ID", help="Backup to restore (default: the newest).")] = None,
     key_file: KeyFile = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Move what is in DIR, or in the database, aside first. Nothing is deleted.")
+        bool, typer.Option("--replace", help="First move aside what is in DIR and in the database. Nothing is deleted.")
     ] = False,
     revoke_access: Annotated[
         bool, typer.Option("--revoke-access", help="Revoke all API keys; each password must be changed at the next login.")
     ] = False,
 ) -> None:
-    """Make a workspace from a backup. After an interruption the same command goes on where it stopped.
+    """Make a workspace from a backup. After an interruption, run the same command again: it goes on where it stopped.
 
-    Stop the server of the old workspace first. Whoever was erased after the backup was made is erased again. With --replace, API
-    keys that were revoked since stay revoked, and users have their newest passwords and roles. On an empty machine nobody knows
-    what was revoked since: use --revoke-access. Everybody has to log in again.
+    Stop the server of the old workspace first. Whoever was erased after the backup was made is erased again. Everybody has to log
+    in again. With --replace, API keys that were revoked since the backup stay revoked, and users have their newest passwords and
+    roles. On an empty machine nobody knows what was revoked since: use --revoke-access there.
 
-    Examples:
-      medloop restore /mnt/backups/clinic /srv/clinic --key-file backup.key --revoke-access
-      medloop restore /mnt/backups/clinic /srv/clinic --replace --backup bk_20261116T111435204Z_c14e7f
+    Example:  medloop restore /mnt/backups/clinic /srv/clinic --key-file backup.key --revoke-access
+
+    Example:  medloop restore /mnt/backups/clinic /srv/clinic --replace --backup bk_20261116T111435204Z_c14e7f
     """
     repository = _open(folder, key_file)
     manifest = repository.manifest(backup) if backup else repository.newest()
@@ -183,6 +195,9 @@ def restore(
         ui.say(
             f"What was there before is now in {ui.shown(result.aside)}, with its keys: delete it when nobody needs it any more."
         )
+    if str(target.expanduser().absolute()) != manifest.workspace:
+        ui.say(f"The backups in {ui.shown(folder)} are of {manifest.workspace}. If this workspace takes its place for good, make")
+        ui.say("its first backup with: medloop backup create --take-over")
     _say_gaps(manifest)
     if not all(proof.complete for proof in result.erased):
         raise ResultError("An erasure could not be repeated completely", "Run in the workspace: medloop erase --replay")

@@ -46,9 +46,12 @@ def erase(
     Each record leaves a tombstone, and reports/erasure holds the proof. The keys of the texts are destroyed, so that copies in
     logs and backups of the database cannot be opened. Models that were trained on the records are flagged; training jobs that
     use them are cancelled (on a terminal you are asked first). If the command is interrupted, run it again to finish. The id of a
-    trace also removes all feedback on that trace. If a critical flag or an incident would lose its text, two people must agree.
+    trace also removes all feedback on that trace. If a critical flag or an incident would lose its text, two people must agree
+    on the same set of records.
 
     Example:  medloop erase --subject 4711 --reason "asked on 3 May" --dry-run
+
+    Example:  medloop erase --approve ereq_01a1e418-70a2-7d31-9c55-0f6b9d2c1a44 --user dr.li
     """
     settings = ui.settings()
     jobs = QueuedJobs(settings)

@@ -29,7 +29,7 @@ from medloop.store.row_macs import RowReport
 
 db_app = typer.Typer(no_args_is_help=True, help="Upgrade and check the database.")
 keys_app = typer.Typer(no_args_is_help=True, help="List and rotate the encryption keys. Never prints a key.")
-audit_app = typer.Typer(no_args_is_help=True, help="Show and verify the audit log.")
+audit_app = typer.Typer(no_args_is_help=True, help="Show the audit log, verify it, and anchor it outside the workspace.")
 
 
 def register(app: typer.Typer) -> None:
@@ -145,15 +145,19 @@ def verify_audit(
         ),
     ] = False,
     against: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also compare with the anchors in this text, such as the system's log.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also compare with the anchors in this text file, such as the system's log."),
     ] = None,
     json_: ui.AsJson = False,
 ) -> None:
     """Verify the hash chain of the audit log and the rows that carry a MAC: users, ratings, incidents, consents and others.
 
-    Exit code 6 if a row was changed, removed or moved. Changed rows are listed by table and id.
+    Exit code 6 if a row was changed, removed or moved. Changed rows are listed by table and id. The log is also compared with the
+    anchors in the places that the settings name ('medloop audit anchor'), and with those in --against FILE.
 
     Example:  medloop audit verify
+
+    Example:  medloop audit verify --against /var/log/syslog
     """
     with open_store(ui.settings()) as store:
         report = verify_store(store)
@@ -222,12 +226,16 @@ def _say_intact(report: IntegrityReport) -> None:
 
 @audit_app.command("anchor")
 def anchor_audit() -> None:
-    """Keep the newest hash of the log outside: in a file on another disk, the system's log, with a time-stamping service.
+    """Write the newest hash of the audit log to places outside the workspace, so that a log that is rewritten later is noticed.
 
-    The settings audit.anchor_file, audit.syslog and audit.timestamp_url name the places; 'audit verify' compares them with the
-    log. Exit code 10 if one of them could not be reached.
+    Name at least one place in medloop.yaml: audit.anchor_file (a file on another disk), audit.syslog (the system's log) or
+    audit.timestamp_url (a time-stamping service, with audit.timestamp_certificate). 'medloop audit verify' compares the log with
+    them. Run this command every day; each backup writes an anchor too. Exit code 10 if a place cannot be reached; the other
+    places still get theirs.
 
     Example:  medloop audit anchor
+
+    Example:  medloop --set audit.anchor_file=/mnt/other-disk/clinic.anchors audit anchor
     """
     settings = ui.settings()
     if not is_configured(settings):

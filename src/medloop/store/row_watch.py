@@ -49,6 +49,9 @@ class RowWatch:
             except MedloopError as error:  # a busy or absent database: the round begins again
                 log.warning("%s", error)
                 steps = self.steps()
+            except Exception as error:  # never the text of it
+                log.error("the rows of the database were not checked: %s", type(error).__name__)
+                steps = self.steps()
 
     def steps(self) -> Iterator[list[ChangedRow]]:
         """What does not fit in each page of each table, then in each table as a whole; round after round."""

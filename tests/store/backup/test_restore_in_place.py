@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -236,3 +237,26 @@ def test_keys_are_replaced_and_wiped_also_without_hard_links(tmp_path: Path, mon
             repository.write_keys(b"second")
         assert not any(before.read()), "the old bytes on the disk are overwritten"
     assert repository.read_keys() == b"second" and not list((tmp_path / "repo").glob("*.old"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mounted", ["", "models"], ids=["the workspace", "a folder in it"])
+def test_a_real_mount_point(sqlite_settings: Settings, tmp_path: Path, mounted: str) -> None:
+    """In a name space of its own, which is gone with the process."""
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
+        pytest.skip("this machine does not allow mounts in a name space of one's own")
+    home, medloop = sqlite_settings.home, f"{sys.executable} -m medloop"
+    with open_store(sqlite_settings) as store:
+        crud.add(store, [rating("fb_1")], actor="test")
+    point = home / mounted
+    script = f"""
+        cp -a {home} {tmp_path}/copy && mount -t tmpfs none {point} && cp -a {tmp_path}/copy/{mounted}/. {point}
+        {medloop} --home {home} backup create {tmp_path}/repo && cp {home}/keys/backup.key {tmp_path}/key
+        {medloop} restore {tmp_path}/repo {home} --key-file {tmp_path}/key --replace; echo "code $?"
+        {medloop} --home {home} audit verify && ls -A {home}"""
+    done = subprocess.run(["unshare", "-rm", "bash", "-c", script], capture_output=True, text=True)
+    if mounted:
+        assert "code 2" in done.stdout and "everything is where it was" in done.stderr and ".before-restore" not in done.stdout
+    else:
+        assert "code 0" in done.stdout and "\n.before-restore-" in done.stdout
+    assert "The audit log is intact" in done.stdout.split("code")[1]
