@@ -19,7 +19,7 @@ from medloop.errors import BusyError, ConfigError, InputError, MedloopError, Mod
 from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.worker import frames
 from medloop.knobs import problem_text
-from medloop.store.records.erasure_requests import NoSuchRequestError, NotAllowedError
+from medloop.store.records.erasure_requests import DecidedError, NoSuchRequestError, NotAllowedError
 from medloop.store.records.incident_rows import (
     AlreadyClosedError,
     AlreadyProposedError,
@@ -47,6 +47,7 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (LapsedError, 409),
     (SecondPersonError, 403),
     (NotAllowedError, 403),
+    (DecidedError, 409),
     (AlreadyClosedError, 409),
     (AlreadyProposedError, 409),
     (NotProposedError, 409),

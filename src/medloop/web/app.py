@@ -7,6 +7,7 @@ from medloop.web import static_files
 from medloop.web.error_page import error_page
 from medloop.web.pages import (
     account,
+    approvals,
     audit,
     compare,
     correct,
@@ -26,8 +27,8 @@ from medloop.web.pages import (
 )
 
 PAGES = (
-    home, login, account, queue, rate, compare, correct, history, quarantine, incidents, dashboard, run, trust, audit, users,
-    settings, guidelines, static_files,
+    home, login, account, queue, rate, compare, correct, history, quarantine, incidents, approvals, dashboard, run, trust, audit,
+    users, settings, guidelines, static_files,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

@@ -24,7 +24,7 @@ LANGUAGE_COOKIE = "medloop_language"
 MENU = {
     "queue": ("clinician", "annotator"), "rate": ("clinician",), "compare": ("clinician", "annotator"),
     "correct": ("clinician",), "history": ("clinician", "annotator"), "quarantine": ("clinician",),
-    "incidents": ("clinician", "engineer", "auditor", "admin"),
+    "incidents": ("clinician", "engineer", "auditor", "admin"), "approvals": ("clinician", "admin"),
     "dashboard": ("engineer", "auditor", "admin"), "run": ("engineer", "admin"),
     "trust": ("engineer", "auditor", "admin"), "audit": ("auditor",), "users": ("admin",),
     "settings": ("admin",),

@@ -218,7 +218,7 @@ def test_b7_an_approval_is_over_after_a_day(sqlite_settings: Settings, monkeypat
     with open_store(sqlite_settings) as store:
         ann, li = (users.add_user(store, name, "clinician", actor="test", password=PASSWORD).user_id for name in ("ann", "dr.li"))
         request = erasure_requests.add_request(
-            store, subject="sub_1", records=(), reason="asked", keep_jobs=False, by=ann, evidence=1, ids_sha256="0"
+            store, subject="sub_1", records=(), reason="asked", keep_jobs=False, by=ann, evidence={}, ids={}, ids_sha256="0"
         )
         erasure_requests.approve(store, request, by=li)
         assert erasure_requests.approve(store, request, by=li).approved_by == li, "an interrupted erasure can go on"
@@ -323,3 +323,17 @@ def test_b10_a_forged_register_line_erases_nobody(world: World) -> None:
     assert isinstance(done.exception, IntegrityError) and "was changed or belongs to another store" in str(done.exception)
     with open_store(world.settings) as store:
         assert crud.get(store, Trace, hers) is not None
+
+
+def test_b7_a_refusal_over_http_ends_the_request_and_is_in_the_log(world: World) -> None:
+    flag, _ = flagged(world)
+    waiting = world.erased("ann", {"subject": "decoy", "reason": "asked"})
+    path = f"erasure/requests/{waiting['request_id']}"
+    (request,) = world.client.get("/api/v1/erasure/requests", headers={"Authorization": f"Bearer {world.keys['dr.li']}"}).json()
+    assert flag in request["ids"]["rlhf_feedback"] and request["evidence"]["critical flags"] == 1 and request["expires"]
+    assert world.post("dr.li", f"{path}/refuse", {"note": "Call 13800138000."}).status_code == 422
+    assert world.post("dr.li", f"{path}/refuse", {"note": "It is about another person."}).status_code == 204
+    for step, body in (("approve", {}), ("refuse", {"note": "Again."})):
+        assert world.post("dr.li", f"{path}/{step}", body).status_code == 409
+    with open_store(world.settings) as store:
+        assert crud.get(store, crud.Feedback, flag) is not None and erasure_requests.waiting(store) == []

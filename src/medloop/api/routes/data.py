@@ -25,7 +25,7 @@ from medloop.jobs import queue, submit
 from medloop.jobs.job_row import FINAL
 from medloop.privacy import consent as consents_of
 from medloop.privacy.clear_names import SafeName
-from medloop.privacy.erasure.approval import approve
+from medloop.privacy.erasure.approval import refuse
 from medloop.privacy.erasure.contracts import ErasureRequest as Erasure
 from medloop.privacy.erasure.erase import LONGEST_REASON, check_known
 from medloop.store.records import consents
@@ -147,6 +147,17 @@ class ErasureRequestOut(BaseModel):
     requested_by: str
     timestamp: datetime
     ids_sha256: str = Field(description="Names the set of records. A dry run has the same while the set is the same.")
+    ids: dict[str, list[str]] = Field(description="The records that are removed, by table.")
+    evidence: dict[str, int] = Field(examples=[{"critical flags": 1, "incidents": 1}])
+    expires: datetime = Field(description="Until then somebody may approve it.")
+
+
+class RefusalBody(BaseModel):
+    """Why the erasure does not happen."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"note": "It is about another person."}]})
+
+    note: str = Field(min_length=1, max_length=LONGEST_REASON, description="Stored permanently, so name nobody here.")
 
 
 class ErasureOut(BaseModel):
@@ -245,7 +256,8 @@ def erase(body: ErasureBody, request: Request, response: Response, caller: Admin
 @router.get("/erasure/requests")
 def erasure_requests(request: Request, caller: Carer) -> list[ErasureRequestOut]:
     """The erasures that wait for a second person, oldest first."""
-    return [ErasureRequestOut.model_validate(asdict(waiting)) for waiting in waiting_requests(store_of(request))]
+    requests = waiting_requests(store_of(request))
+    return [ErasureRequestOut.model_validate({**asdict(waiting), "expires": waiting.expires}) for waiting in requests]
 
 
 @router.post("/erasure/requests/{request_id}/approve", status_code=202, responses=FILED)
@@ -254,10 +266,15 @@ def approve_erasure(request_id: str, request: Request, response: Response, calle
 
     The approval is for the set of records in the request. If that has changed since, the job fails and removes nothing.
     """
-    store = store_of(request)
-    erasure, requested_by = approve(store, request_id, by=caller.user_id)
-    job_id = submit.submit_erasure(erasure, store.settings, actor=requested_by, dry_run=False)
+    job_id = submit.submit_approved(store_of(request), request_id, by=caller.user_id)
     return _filed(_erasure_job(request, job_id, wait), response)
+
+
+@router.post("/erasure/requests/{request_id}/refuse", status_code=204)
+def refuse_erasure(request_id: str, body: RefusalBody, request: Request, caller: Carer) -> Response:
+    """Refuse an erasure, or take back your own request. 409: it was decided before, or its time is over."""
+    refuse(store_of(request), request_id, by=caller.user_id, note=body.note)
+    return Response(status_code=204)
 
 
 @router.get("/erasure/{job_id}")

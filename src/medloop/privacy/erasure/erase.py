@@ -37,9 +37,9 @@ LONGEST_REASON = 200  # characters
 class SecondPersonNeededError(InputError):
     """The erasure removes critical flags or incidents' texts, and nobody has agreed to that yet."""
 
-    def __init__(self, evidence: dict[str, int], ids_sha256: str) -> None:
-        self.evidence, self.ids_sha256 = evidence, ids_sha256
-        counts = " and ".join(f"{name}: {count:,}" for name, count in evidence.items())
+    def __init__(self, plan: ErasurePlan) -> None:
+        self.evidence, self.ids, self.ids_sha256 = plan.evidence, plan.record_ids, plan.ids_sha256
+        counts = " and ".join(f"{name}: {count:,}" for name, count in plan.evidence.items())
         super().__init__(
             f"This erasure removes the text of safety evidence ({counts}), so two people must agree",
             "Request it with --user NAME; then another clinician or admin approves it",
@@ -70,7 +70,7 @@ def erase(
             return _before(store, request, folder)
         ids_sha256 = planned.plan.ids_sha256
         if planned.plan.evidence and request.approved_by is None:
-            raise SecondPersonNeededError(planned.plan.evidence, ids_sha256)
+            raise SecondPersonNeededError(planned.plan)
         if request.approved_by is not None and request.approved_ids != ids_sha256:
             raise ChangedSinceRequestError(request.approved_ids or "", ids_sha256)
         journal.keep(store, planned.plan, folder)

@@ -2,13 +2,15 @@
 
     request_id = add_request(store, subject="sub_…", records=(), reason="asked", keep_jobs=False, by="usr_1", …)
     approve(store, request_id, by="usr_2")           # somebody else, a clinician or an admin
+    refuse(store, request_id, by="usr_2", note="It is about another person.")
 
+A request that nobody decides is over after WAITS. `ids` and `evidence` are what the two people see: ids and counts, no text.
 `ids_sha256` names the set of records that the request was about (`ErasurePlan.ids_sha256`); the erasure itself compares it.
 
 The rule is checked here, in the transaction of the change, so it holds for every door.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,6 +25,7 @@ from medloop.store.tables import erasure_requests, users
 
 DECIDERS = ("clinician", "admin")
 NEED_SECOND = "Ask another clinician or admin"
+WAITS = timedelta(days=14)  # for a second person; after that somebody has to look at the records anew
 VALID = timedelta(days=1)  # of an approval: time enough to finish an erasure that was interrupted
 
 
@@ -34,9 +37,13 @@ class NotAllowedError(InputError):
     """This person may not request or approve this erasure."""
 
 
+class DecidedError(InputError):
+    """Somebody has approved or refused this erasure, or its time is over."""
+
+
 @dataclass(frozen=True)
 class StoredRequest:
-    """An erasure that needs two people; `approved_by` is None while it waits."""
+    """An erasure that needs two people; `approved_by` is None while it waits. `ids` are the records it removes, by table."""
 
     request_id: str
     subject: str | None
@@ -47,11 +54,17 @@ class StoredRequest:
     timestamp: datetime
     approved_by: str | None
     ids_sha256: str
+    ids: dict[str, list[str]]
+    evidence: dict[str, int]
+
+    @property
+    def expires(self) -> datetime:
+        return self.timestamp + WAITS
 
 
 def add_request(
-    store: Store, *, subject: str | None, records: Sequence[str], reason: str, keep_jobs: bool, by: str, evidence: int,
-    ids_sha256: str,
+    store: Store, *, subject: str | None, records: Sequence[str], reason: str, keep_jobs: bool, by: str,
+    evidence: Mapping[str, int], ids: Mapping[str, Sequence[str]], ids_sha256: str,
 ) -> str:  # fmt: skip
     """Store a request; an equal one that waits already is not stored twice."""
     same = (subject, tuple(records), by, ids_sha256)
@@ -62,13 +75,15 @@ def add_request(
     with store.write() as conn:
         _check_person(conn, by)
         values = {"request_id": request_id, "subject": subject, "records": list(records), "reason": reason, "requested_by": by}
-        conn.execute(insert(erasure_requests).values(**values, keep_jobs=keep_jobs, ids_sha256=ids_sha256, timestamp=utc_now()))
-        detail: dict[str, str | int | float | bool] = {"evidence": evidence, "reason": reason, "ids_sha256": ids_sha256}
+        values |= {"ids": {name: list(some) for name, some in ids.items()}, "evidence": dict(evidence), "keep_jobs": keep_jobs}
+        conn.execute(insert(erasure_requests).values(**values, ids_sha256=ids_sha256, timestamp=utc_now()))
+        total = sum(evidence.values())
+        detail: dict[str, str | int | float | bool] = {"evidence": total, "reason": reason, "ids_sha256": ids_sha256}
         audit.append(conn, AuditEvent(actor=by, action="erasure.request", subject=request_id, detail=detail))
     return request_id
 
 
-def approve(store: Store, request_id: str, *, by: str) -> StoredRequest:
+def approve(store: Store, request_id: str, *, by: str, note: str = "") -> StoredRequest:
     """The request, approved by a second person; approved again within a day it stays, so that a killed erasure can go on.
 
     Later it is refused: what was said about the person since then was not part of what two people agreed on.
@@ -78,17 +93,39 @@ def approve(store: Store, request_id: str, *, by: str) -> StoredRequest:
         _check_person(conn, by)
         if row.requested_by == by:
             raise NotAllowedError("You requested this erasure, so somebody else has to approve it", NEED_SECOND)
+        _check_undecided(row)
         if row.approved is not None and utc_now() - row.approved > VALID:
             raise NotAllowedError("This erasure was approved more than a day ago and is over", "Request the erasure anew")
         if row.approved_by is None:
             conn.execute(
                 update(erasure_requests)
                 .where(erasure_requests.c.request_id == request_id)
-                .values(approved_by=by, approved=utc_now())
+                .values(approved_by=by, approved=utc_now(), note=note or None)
             )
-            detail: dict[str, str | int | float | bool] = {"ids_sha256": row.ids_sha256}
+            detail: dict[str, str | int | float | bool] = {"ids_sha256": row.ids_sha256, **({"note": note} if note else {})}
             audit.append(conn, AuditEvent(actor=by, action="erasure.approve", subject=request_id, detail=detail))
         return _stored(_get(conn, request_id))
+
+
+def refuse(store: Store, request_id: str, *, by: str, note: str) -> None:
+    """The erasure does not happen; whoever requested it may take it back in the same way. The note is part of the audit log."""
+    with store.write() as conn:
+        row = _get(conn, request_id)
+        _check_person(conn, by)
+        if row.approved_by is not None:
+            raise DecidedError("This erasure was approved already", "It cannot be taken back")
+        _check_undecided(row)
+        mine = erasure_requests.c.request_id == request_id
+        conn.execute(update(erasure_requests).where(mine).values(refused_by=by, refused=utc_now(), note=note))
+        detail: dict[str, str | int | float | bool] = {"note": note, "ids_sha256": row.ids_sha256}
+        audit.append(conn, AuditEvent(actor=by, action="erasure.refuse", subject=request_id, detail=detail))
+
+
+def _check_undecided(row: Row[Any]) -> None:
+    if row.refused_by is not None:
+        raise DecidedError("This erasure was refused", "Request the erasure anew")
+    if row.approved_by is None and utc_now() > row.timestamp + WAITS:
+        raise DecidedError(f"This request is more than {WAITS.days} days old and is over", "Request the erasure anew")
 
 
 def get_request(store: Store, request_id: str) -> StoredRequest:
@@ -97,8 +134,10 @@ def get_request(store: Store, request_id: str) -> StoredRequest:
 
 
 def waiting(store: Store) -> list[StoredRequest]:
-    """The requests that nobody has approved yet, oldest first."""
-    query = select(erasure_requests).where(erasure_requests.c.approved_by.is_(None)).order_by(erasure_requests.c.id)
+    """The requests that nobody has decided yet and that are not over, oldest first."""
+    requests = erasure_requests.c
+    undecided = (requests.approved_by.is_(None), requests.refused_by.is_(None), requests.timestamp > utc_now() - WAITS)
+    query = select(erasure_requests).where(*undecided).order_by(requests.id)
     with store.read() as conn:
         return [_stored(row) for row in conn.execute(query)]
 
@@ -121,5 +160,5 @@ def _check_person(conn: Connection, user_id: str) -> None:
 def _stored(row: Row[Any]) -> StoredRequest:
     return StoredRequest(
         row.request_id, row.subject, tuple(row.records), row.reason, row.keep_jobs, row.requested_by, row.timestamp,
-        row.approved_by, row.ids_sha256,
+        row.approved_by, row.ids_sha256, row.ids, row.evidence,
     )  # fmt: skip

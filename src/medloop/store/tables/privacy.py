@@ -29,5 +29,7 @@ erasure_requests = new_table(
     Column("records", JSON, nullable=False), Column("reason", String, nullable=False),
     Column("keep_jobs", Boolean, nullable=False, server_default=false()), Column("requested_by", String, nullable=False),
     Column("ids_sha256", String(64), nullable=False),  # of the set of records that two people agree on
-    timestamp(), Column("approved_by", String), Column("approved", UtcDateTime), mac(),
+    Column("ids", JSON, nullable=False), Column("evidence", JSON, nullable=False),  # by table, and how many of each
+    timestamp(), Column("approved_by", String), Column("approved", UtcDateTime), Column("refused_by", String),
+    Column("refused", UtcDateTime), Column("note", String), mac(),
 )  # fmt: skip

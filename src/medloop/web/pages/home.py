@@ -12,7 +12,7 @@ from medloop.feedback.insight.alerts import standing_alerts
 from medloop.feedback.review import queue
 from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.records import incident_rows, quarantine, users
+from medloop.store.records import erasure_requests, incident_rows, quarantine, users
 from medloop.web.lists import address
 from medloop.web.pages.login import Anyone
 from medloop.web.render import MENU, redirect, show, translator_of
@@ -70,6 +70,9 @@ def _tasks(store: Store, caller: Caller, t: Translator) -> Iterator[Task]:
         yield Task(t("task_drift", n=len(drifted)), address("/web/trust", version=version), urgent=True)
     if caller.role in MENU["users"] and (waiting := users.count_waiting(store, not_by=caller.user_id)):
         yield Task(t("task_approve", n=waiting), address("/web/users", state="waits"))
+    if caller.role in MENU["approvals"]:
+        if asked := sum(row.requested_by != caller.user_id for row in erasure_requests.waiting(store)):
+            yield Task(t("task_erasures", n=asked), "/web/approvals")
     if caller.role in MENU["queue"] and (waiting := sum(queue.stats(store).open_by_kind.values())):
         yield Task(t("task_queue", n=waiting), "/web/queue")
     if caller.role in MENU["quarantine"] and (held := quarantine.count(store, not_by=caller.user_id)):
