@@ -33,6 +33,7 @@ COMPOSED = {
     "run": ("run_state_", "run_phase_", "run_alarm_", "run_note_"),
     "trust": ("trust_trusted", "trust_unmeasured", "trust_recall", "trust_precision", "trust_agreement", "trust_missed", "trust_false_alarms", "trust_unknown", "trust_value", "trust_low",
         "trust_high", "trust_cases", "trust_ties", "trust_missing", "trust_kind_", "trust_problem_", "trust_wrong_", "trust_stratum_", "trust_source_"),
+    "approvals": ("approvals_table_", "approvals_done_"),
     "audit": ("audit_bad_", "audit_export_"),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
     "account": ("password_weak_",),

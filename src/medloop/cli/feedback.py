@@ -31,7 +31,7 @@ from medloop.store.records.review_queue import LeasedItem, list_items
 from medloop.store.records.users import list_users
 
 feedback_app = typer.Typer(no_args_is_help=True, help="Feedback metrics, the review queue, and the retrain trigger.")
-queue_app = typer.Typer(no_args_is_help=True, help="The review queue: what raters see next, and why.")
+queue_app = typer.Typer(no_args_is_help=True, help="The review queue: fill it, list it, hand out items to raters.")
 feedback_app.add_typer(queue_app, name="queue")
 
 Rater = Annotated[str, typer.Option(help="Name or user id of the rater.")]
@@ -109,13 +109,17 @@ def _show(measured: FeedbackMetrics) -> None:
 
 BECAUSE = {
     "role": "role (no evidence yet)", "evidence": "evidence", "drift": "drift: judged by what came after it",
-    "chance": "no better than chance: does not count",
+    "chance": "no better than chance: does not count", "not_rater": "not a rater: only dislikes count",
 }  # fmt: skip
 
 
 @feedback_app.command("raters")
 def raters(json_: ui.AsJson = False) -> None:
-    """Show what each rater's vote weighs when a dataset is built, and why.
+    """Show how much each rater's vote counts when a dataset is built, and why.
+
+    The weight is the log odds of the rater's estimated accuracy; a vote of weight 0 does not count. 'compared' is how many
+    judgements could be compared with those of other raters or with a known answer, 'known right' how many of the known ones were
+    right. Engineers, admins and programs that name no clinician are not raters: only their dislikes count. No text is read.
 
     Example:  medloop feedback raters
     """
@@ -149,7 +153,10 @@ def fill(
     set_: ui.SetPairs = None,
     json_: ui.AsJson = False,
 ) -> None:
-    """Fill the queue with the most useful answers: uncertain, disputed, new, risky or criticized, from every stratum.
+    """Add answers that people should judge next: risky, disputed, uncertain or new ones, and some at random.
+
+    Answers that somebody complained about are in the queue without this command. Some comparisons whose better answer is known
+    are added to measure the raters; nothing tells a rater which these are.
 
     Example:  medloop feedback queue fill --size 200 --model first
     """
@@ -175,7 +182,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of items.")] = 20,
     json_: ui.AsJson = False,
 ) -> None:
-    """List items by priority with the reasons, without any text.
+    """List the items of the queue, the most important first, with the reasons why they are in it. Shows no text.
 
     Example:  medloop feedback queue list --state disputed
     """
@@ -204,7 +211,9 @@ def next_(
     kind: Annotated[list[str] | None, typer.Option(help="rate, compare or correct; may be repeated (default: all).")] = None,
     json_: ui.AsJson = False,
 ) -> None:
-    """Give the next item to a rater and reserve it for half an hour. Shows the texts; the audit log records that.
+    """Show the next item for a rater and reserve it for half an hour. The audit log records that its text was read.
+
+    Asked again, the rater gets the same item until it is judged or skipped. Comparisons show no reason why they were chosen.
 
     Example:  medloop feedback queue next --rater li
     """
@@ -229,7 +238,8 @@ def _user_id(store: Store, name: str) -> str:
 
 def _show_item(item: LeasedItem, json_: bool) -> None:
     if json_:
-        content = {**vars(item), "content": item.content.model_dump(mode="json"), "until": item.until.isoformat()}
+        shown = item.content.model_dump(mode="json", include={"prompt", "answers", "contexts"})  # as over HTTP
+        content = {**vars(item), "content": shown, "until": item.until.isoformat()}
         ui.say(json.dumps(content, ensure_ascii=False, indent=2))
         return
     why = ", ".join(f"{name} {value:.2f}" for name, value in item.reasons.items()) or "-"
@@ -245,7 +255,7 @@ def _show_item(item: LeasedItem, json_: bool) -> None:
 
 @queue_app.command("skip")
 def skip(item_id: ItemId, rater: Rater) -> None:
-    """Return an item to the queue; it comes back to this rater after 12 hours, when nothing new is left.
+    """Give an item back without judging it; this rater gets it again after 12 hours at the earliest, when nothing new is left.
 
     Example:  medloop feedback queue skip qi_5f0c1d2e3b4a59687786950413223140 --rater li
     """
@@ -256,7 +266,7 @@ def skip(item_id: ItemId, rater: Rater) -> None:
 
 @queue_app.command("stats")
 def stats(json_: ui.AsJson = False) -> None:
-    """Show how full the queue is and what was given out recently.
+    """Show how many items wait, by risk and kind, and which ones raters were given last. Shows no text.
 
     Example:  medloop feedback queue stats
     """

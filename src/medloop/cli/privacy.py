@@ -84,12 +84,13 @@ def check(
 def preview(
     file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines (.jsonl) or plain text; - reads stdin.")],
     field: Annotated[list[str] | None, _FIELD] = None,
-    most: Annotated[int, typer.Option(min=1, help="Number of replacements to show.")] = 50,
+    most: Annotated[int, typer.Option(min=1, help="Show at most this many replacements.")] = 50,
     json_: ui.AsJson = False,
 ) -> None:
-    """Show what 'scrub' would replace, the most frequent first, with text from the file. Changes nothing.
+    """Show what 'medloop privacy scrub' would replace in a file: each text, its kind, how often, and one example.
 
-    A term of medicine among them? Allow it: medloop privacy allow TERM
+    Nothing is changed. The most frequent replacement comes first. The output contains text from the file, so protect it like the
+    file. If the scrubber takes a medical term for a name, keep the term with: medloop privacy allow TERM
 
     Example:  medloop privacy preview notes.jsonl --field text
     """
@@ -107,13 +108,19 @@ def preview(
 
 @privacy_app.command("allow")
 def allow(
-    terms: Annotated[list[str] | None, typer.Argument(metavar="[TERM]...", help="Terms of medicine, not names.")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the terms off the list.")] = False,
+    terms: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TERM]...", help="Medical terms to keep, not names of people. Without terms, the list is shown."),
+    ] = None,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove the terms from the list, so that they are replaced again.")
+    ] = False,
 ) -> None:
-    """List the terms that the scrubber leaves alone in this workspace, or change the list.
+    """Keep medical terms that the scrubber takes for names: show this workspace's list of them, or add and remove terms.
 
-    Only words that are taken for a name, a place or an organisation can be allowed; numbers, dates and addresses never.
-    Each change is in the audit log (how many terms, and a digest of the list, not the terms). Dataset cards name the digest.
+    A listed term is kept where it would be replaced as a name, a place or an organisation. Numbers, dates and addresses are
+    always replaced. To see what would be replaced, use 'medloop privacy preview'. The audit log records each change with the
+    number of terms and a digest of the list, but not the terms; dataset cards name the digest.
 
     Example:  medloop privacy allow 帕金森 "Zio patch"
     """

@@ -77,7 +77,10 @@ def disable(name: Name, undo: Annotated[bool, typer.Option("--undo", help="Enabl
 
 @users_app.command("approve")
 def approve(name: Name) -> None:
-    """Approve a role that one admin has granted, where there is no second admin. The audit log names who ran the command.
+    """Approve an account that waits for a second admin, if there is no other admin who could do it on the users page.
+
+    Clinicians, annotators and admins whom one admin has added, changed or given a new password on that page cannot log in before
+    they are approved. 'medloop users list' shows who waits. The audit log records who ran this command.
 
     Example:  medloop users approve dr.li
     """

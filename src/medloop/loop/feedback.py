@@ -26,7 +26,6 @@ from medloop.store.files.answer_lines import Questions, read_samples
 from medloop.store.records import marks
 from medloop.store.records.review_queue import add_items
 from medloop.store.records.scores import rewards_of
-from medloop.store.records.users import RATERS, list_users
 
 
 def build_from_feedback(
@@ -41,7 +40,7 @@ def build_from_feedback(
 def rater_weights(store: Store) -> RaterWeights:
     """What each rater's judgement weighs when a dataset is built, from what is known about them today."""
     skills = measure_skill(store)
-    not_raters = frozenset(user.user_id for user in list_users(store) if user.waits or user.role not in RATERS)
+    not_raters = frozenset(name for name, skill in skills.items() if skill.only_against)
     return RaterWeights({name: skill.weight for name, skill in skills.items()}, UNKNOWN_WEIGHT, not_raters)
 
 

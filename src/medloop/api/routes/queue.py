@@ -79,14 +79,15 @@ class QueueStatsOut(BaseModel):
 
 
 class RaterOut(BaseModel):
-    """What a rater's vote weighs. `because`: their role (no evidence yet), evidence, drift, or chance, which counts nothing."""
+    """What a rater's vote weighs. `because`: their role (no evidence yet), evidence, drift, or chance, which counts nothing;
+    of users who are not raters only dislikes count."""
 
     rater: str
     name: str | None = None
     role: str | None = None
     weight: float = Field(examples=[1.39])
     accuracy: float = Field(examples=[0.8])
-    because: Literal["role", "evidence", "drift", "chance"]
+    because: Literal["role", "evidence", "drift", "chance", "not_rater"]
     shared: int = Field(description="Judgements that could be compared with those of others or with the truth.")
     known: int = Field(description="Of these, judgements of answers whose truth is known.")
     right: int = Field(description="Of the known ones, those that were right.")

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -47,7 +47,7 @@ ROUNDS = 30
 @dataclass(frozen=True)
 class RaterSkill:
     """`accuracy` is the mean of both rates. `shared` judgements could be compared, with others or, `known` of them, with the
-    truth, of which `right` were right."""
+    truth, of which `right` were right. `only_against`: not a rater, whose likes, choices and corrections teach nothing."""
 
     accuracy: float
     weight: float
@@ -55,10 +55,13 @@ class RaterSkill:
     known: int = 0
     right: int = 0
     drifted: bool = False
+    only_against: bool = False
 
     @property
-    def because(self) -> Literal["drift", "chance", "role", "evidence"]:
+    def because(self) -> Literal["drift", "chance", "role", "evidence", "not_rater"]:
         """What the weight comes from. `chance`: the vote does not count. `role`: nothing has been measured yet."""
+        if self.only_against:
+            return "not_rater"
         if self.weight <= 0:
             return "chance"
         return "drift" if self.drifted else "evidence" if self.shared else "role"
@@ -205,5 +208,8 @@ def measure_skill(store: Store) -> dict[str, RaterSkill]:
     for kind in ("feedback", "preference"):
         for _, unit in marks.marks_by_unit(store, kind):
             votes.add_unit(list({mark.rater: mark for mark in unit}.values()))  # the latest of each rater
-    priors = {user.user_id: UNKNOWN if user.waits else PRIORS.get(user.role, UNKNOWN) for user in list_users(store)}
-    return estimate(votes, priors, tracker.drift_rows())
+    people = list_users(store)
+    priors = {user.user_id: UNKNOWN if user.waits else PRIORS.get(user.role, UNKNOWN) for user in people}
+    skills = estimate(votes, priors, tracker.drift_rows())
+    not_raters = [user.user_id for user in people if user.waits or user.role not in PRIORS]
+    return skills | {name: replace(skills[name], only_against=True) for name in not_raters}

@@ -99,7 +99,8 @@ def _trigger(store: Store) -> dict[str, Any]:
 def _voters(request: Request, who: People) -> list[tuple[str, RaterSkill]]:
     """Who votes on what a dataset says, and what each vote weighs; the greatest weight first."""
     skills = skills_of(request).measured()
-    return sorted(((who(rater), skill) for rater, skill in skills.items()), key=lambda row: (-row[1].weight, row[0]))
+    voters = ((who(rater), skill) for rater, skill in skills.items() if skill.shared or not skill.only_against)
+    return sorted(voters, key=lambda row: (-row[1].weight, row[0]))
 
 
 def _tiles(metrics: FeedbackMetrics, waiting: int, held: int, t: Translator) -> list[Tile]:
