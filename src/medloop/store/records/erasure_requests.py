@@ -74,7 +74,13 @@ def add_request(
     request_id = f"ereq_{uuid7()}"
     with store.write() as conn:
         _check_person(conn, by)
-        values = {"request_id": request_id, "subject": subject, "records": list(records), "reason": reason, "requested_by": by}
+        values: dict[str, Any] = {
+            "request_id": request_id,
+            "subject": subject,
+            "records": list(records),
+            "reason": reason,
+            "requested_by": by,
+        }
         values |= {"ids": {name: list(some) for name, some in ids.items()}, "evidence": dict(evidence), "keep_jobs": keep_jobs}
         conn.execute(insert(erasure_requests).values(**values, ids_sha256=ids_sha256, timestamp=utc_now()))
         total = sum(evidence.values())
