@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -35,9 +36,25 @@ def use_memory_for_temporary_files() -> None:
 use_memory_for_temporary_files()
 
 
+gc.set_threshold(50_000, 20, 100)  # imports and tests make millions of objects, and hardly any of them in circles
+_frozen_modules = 0
+
+
 def pytest_collection_finish() -> None:
     """Thousands of tests and a dozen libraries stay until the end: the garbage collector need not walk them every time."""
+    global _frozen_modules
     gc.freeze()
+    _frozen_modules = len(sys.modules)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def freeze_libraries() -> None:
+    """The same for the libraries that tests have loaded since: torch and its kin are a million objects, a second to walk."""
+    global _frozen_modules
+    if len(sys.modules) > _frozen_modules + 200:
+        gc.collect()
+        gc.freeze()
+        _frozen_modules = len(sys.modules)
 
 
 @dataclass(frozen=True)

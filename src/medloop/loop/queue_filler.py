@@ -53,7 +53,7 @@ class QueueFiller:
             took = time.monotonic() - started
             if self.writer.committed.is_set():
                 self._rest(REST * took)
-            elif not more:
+            elif not more and not self.ended.is_set():  # the end may have been said before this look forgot the last commit
                 self.writer.committed.wait(EVERY_S)
 
     def _rest(self, seconds: float) -> None:
