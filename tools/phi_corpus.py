@@ -32,8 +32,15 @@ from phi_corpus_words import (
 )
 
 from medloop.privacy.phi import lists
+from medloop.privacy.phi.english.name_words import WORD_NAMES
 
 HERE = Path(__file__).parent
+INITIALS = "ABCDEFGHJKLMNPRSTW"
+PINYIN = (
+    "wang li zhang liu chen yang zhao huang zhou wu xu sun hu zhu gao lin he guo ma luo liang song zheng xie han tang feng yu xiao mei ling"
+    " jing hui fang min jun wei hong yan ping lan qin xia xin yi ying yun zhen hua guo dong bin bo cai chao cheng gang hai jian jie kai lei"
+    " ming ning peng qiang rong rui shan shu tao ting wen xiu xue yong zhi ng wong chan cheung lau leung tam kwok mui siu ah kim lee tan ong goh"
+).split()
 CHOICE, SLOT = re.compile(r"\[([^\[\]]*)\]"), re.compile(r"<(\w+)>")
 Span = tuple[int, int, str]
 
@@ -68,8 +75,9 @@ class Maker:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.first = [capital(n) for n in lists.lines("first_names.txt")]
-        self.last = [capital(n) for n in lists.lines("surnames.txt")]
+        world = lists.lines("names_world.txt")
+        self.first = [capital(n) for n in (*lists.lines("first_names.txt"), *world)]
+        self.last = [capital(n) for n in (*lists.lines("surnames.txt"), *world)]
         self.towns = [capital(n) for n in lists.lines("towns.txt")]
         self.roads = [capital(n) for n in lists.lines("streets.txt")]
         self.countries = [capital(n) for n in lists.lines("countries.txt")]
@@ -77,6 +85,13 @@ class Maker:
         self.new_first, self.new_last, self.new_town = (invented(w, self.rng) for w in (self.first, self.last, self.towns))
         self.new_brand = invented(BRANDS, self.rng)
         self.common = [word for word in sorted(lists.tiers()) if len(word) > 2 and word not in lists.word_lists()]
+        self.word_names = sorted(capital(name) for name in WORD_NAMES if len(name) > 1)
+        self.pieces = dict[str, list[str]]()
+        for line in (HERE / "phi_notes_en.txt").read_text(encoding="utf-8").splitlines():
+            if line.startswith("== "):
+                self.pieces[line[3:]] = []
+            elif line[0] != "#":
+                self.pieces[list(self.pieces)[-1]].append(line)
         text = (HERE / "phi_templates_en.txt").read_text(encoding="utf-8")
         phi, free = text.split("== free\n")
         self.phi = [line for line in phi.splitlines() if line and line[0] != "#"]
@@ -211,12 +226,47 @@ class Maker:
             return f"{self.rng.choice('ABCDEFGHJKLMNPRST')}. {last}"
         return f"{first} {last}"
 
+    def note_name(self) -> str:
+        """Somebody as a note of a ward names them: whole, by one name, by a word that is a name, by initials, in pinyin."""
+        rng, r = self.rng, self.rng.random()
+        if r < 0.3:
+            return self.some_first()
+        if r < 0.42:
+            return self.some_last()
+        if r < 0.56:
+            return rng.choice(self.word_names)
+        if r < 0.6:
+            return f"{rng.choice(self.word_names)} {self.some_last()}"
+        if r < 0.63:
+            return f"{''.join(f'{rng.choice(INITIALS)}.' for _ in range(rng.choice((1, 2, 3))))} {self.some_last()}"
+        if r < 0.66:
+            return f"{self.some_last()} {rng.choice(INITIALS)}."
+        if r < 0.71:
+            parts = rng.sample(PINYIN, rng.choice((2, 3)))
+            return " ".join(map(str.capitalize, parts)) if rng.random() < 0.5 else f"{parts[0]} {''.join(parts[1:])}".title()
+        if r < 0.75:
+            joint = self.pick(
+                "ibn", "bin", "bint", "al-", "del", "de la", "van", "van der", "von", "da", "dos", "Mac", "Ní", "O'"
+            )
+            return f"{self.some_first()} {joint}{'' if joint[-1] in chr(39) + '-' else ' '}{self.some_last()}"
+        if r < 0.79:
+            return f"{self.some_first()} {self.some_first()} {self.some_last()}" + (f" {self.some_last()}" if r < 0.77 else "")
+        if r < 0.82:
+            return f"{self.some_last()}-{self.some_last()}"
+        return self.whole_name()
+
     def slot(self, name: str) -> tuple[str, str]:
         """The filling of a slot and its tag ("" for what is not an identifier, or is one that patterns find)."""
         rng = self.rng
         match name:
             case "name":
                 return self.whole_name(), "NAME"
+            case "who":
+                return self.note_name(), "NAME"
+            case "WHO":
+                return self.note_name().upper(), "NAME"
+            case "state" | "does" | "lead" | "clean":
+                return self.sentence(rng.choice(self.pieces[name]))[0], ""
             case "first":
                 return self.some_first(), "NAME"
             case "last":

@@ -3,7 +3,8 @@
     maker = Maker(seed=1, carriers=sentences(paths))       # without carriers: our own sentences alone
     maker.text()                                          # ("患者王芳，女，38岁…", [(2, 4)])
 
-Sentences: tools/phi_templates_zh.txt (also texts without names) and tools/phi_genres_zh.txt. Given names whose hash is odd
+Sentences: tools/phi_templates_zh.txt (also texts without names), tools/phi_genres_zh.txt, and pieces of notes from
+tools/phi_notes_zh.txt; names by kind: tools/phi_names_zh.py. Given names whose hash is odd
 (phi_lists.held_out) can be kept out of training and used for judging alone; names of one character are too few for that.
 """
 
@@ -19,37 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from phi_corpus import CHOICE, SLOT
-from phi_lists import held_out
+from phi_names_zh import NameMaker
 
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.normalize import MASK, fold
 
 HERE = Path(__file__).parent
 Span = tuple[int, int]
-GIVEN = (
-    "伟芳娜秀英敏静丽强磊军洋勇艳杰娟涛明超兰霞平刚桂华红玉梅建国志文辉力永健世广义兴良海山仁波宁贵福生龙元全胜学祥才发武新利清飞彬富顺信子成康星光天达"
-    "安岩中茂进林有坚和博诚先敬震振思群豪心邦承乐绍功松善厚庆民友裕河哲江浩亮政谦奇翰朗伯宏言若鸣朋斌梁栋维启克伦翔旭鹏泽晨辰士以家致树炎德行时泰盛雄琛"
-    "钧冠策腾楠榕风航弘慧巧美淑惠珠翠雅芝萍玲芬燕彩春菊凤洁琳素云莲真环雪荣爱妹香月莺媛瑞凡佳嘉琼勤珍贞莉娣璧璐娅琦晶妍茜秋珊莎锦黛青倩婷姣婉娴瑾颖露瑶"
-    "怡婵雁蓓仪荷丹蓉君琴蕊薇菁梦岚苑婕馨韵融园艺咏卿聪澜纯毓悦昭冰爽茗羽希欣育滢筠柔竹凝晓欢枫芸菲寒伊亚宜可舒影荔妮宝贝初梵恒鸿桦骅剑娇宽灵媚琪晴容睿"
-    "烁堂唯威雯苇萱阅彦宇雨忠宗曼紫逸贤蝶菡轩涵俊梓诺悠然皓煜昊喆峰岭峻岗钢铁铭鑫钰培坤城垚森柏杉桐槐根栓柱喜年金银财宝旺昌隆继续祖耀显扬魁勋卫东南北西"
-    "兵雷花帅小大阿彤昕晗瑜莹楷尧骏骁熙妙娥嫣桃杏柳苗田虎牛来水火土木石川溪湖淼溢洲滨渝沛沁沐汐泓漫潇潞灿炜烨煊焕牧猛献珂珏珩瑛璇璋甜申男畅益盈祎祺禄秉稳立章竞笑"
-    "纲绪绮缘翊耕育胤自至舟芮芷苒茵菱葵蔚蕾薪虹衍西诗语谊谷豫赐跃路辛迅远迪道郁钊铎锋锐长闯闻阔阳陆隽霁霖非韬颂飒驰麒麟黎齐凯阁雍尚想欢团圆满斯佩佑侠俪倪傲"
-    "墨熠珮旻昱晟晔暄朔权杭枝柔栩桢梧楚榆歆淇淳渊渺湘湛滔澄瀚炫烽琨琰瑄璟甫痕皎盼砚硕磐祯禹秦稚穆竣筱筝简翎翩耘肃臻舜艾芊芙苏若英荃荟莞菀萌葆蒙蓝薛蘅裴西觅"
-    "诚谚贺赫超轶辰逍遥邈郡酉采野钟铮锴锡镇镕镜闵霆霏靖靓颐飘骐骞鲁鸣鹃鹤鹰黛默鼎齐龄升高正本方向阳先立春秋冬夏雨水白露寒霜双重九十一二三五六七八千万百"
-)
-WORDS = (  # ordinary words that people are called by
-    "和平|建设|解放|胜利|光明|向阳|国庆|建军|立春|立冬|小满|谷雨|白露|开心|快乐|永远|平安|健康|幸福|如意|吉祥|富贵|长江|黄河|泰山|天山|朝阳|晨光|春风|春雨|秋月|冬雪|夏天|秋实"
-    "|红旗|前进|卫东|爱国|爱民|为民|保国|援朝|跃进|文革|学农|学军|振兴|改革|开放|成功|成才|自强|自立|思想|理想|希望|团结|友谊|诚信|守信|文明|文化|科学|智慧|勇敢|坚强|顺利|安全"
-    "|安静|宁静|美丽|漂亮|可爱|温柔|善良|天真|纯洁|清楚|明白|高兴|大海|小草|小雨|大雷|石头|铁柱|栓子|狗剩|二妮|三妹|五一|六一|八一|十月|元旦|中秋|中华|国强|家和|家兴|家宝|家栋"
-    "|子墨|子涵|子轩|子萱|梓涵|梓轩|梓萱|欣怡|欣悦|诗涵|诗雨|雨桐|雨欣|雨泽|浩然|浩宇|宇轩|宇航|一诺|一鸣|一凡|一帆|一一|思远|思琪|思源|若曦|若兮|语嫣|语桐|佳怡|佳琪|俊杰|俊熙|博文|博涛|昊天"
-    "|皓轩|明轩|明哲|睿|沐宸|沐阳|奕辰|奕泽|可馨|可欣|依诺|依依|婉清|婉婷|晨曦|晓东|晓燕|晓明|小燕|小军|小龙|小芳|大伟|大勇|大力|长生|长顺|长贵|福生|福来|来福|来娣|招娣|引弟|盼弟|根生|水生|火生|金生"
-    "|土生|木生|春生|冬生|秋生|夏生|海生|桂生|玉生|宝玉|金玉|满堂|德才|德福|有才|有福|有根|有财|得胜|得志|进喜|进宝|守义|守仁|守礼|世昌|世杰|世平|国平|国安|国栋|国梁|志刚|志明|志远|志高|天明|天佑|天赐"
-    "|万里|千里|百川|三元|双喜|双全|四海|五福|七斤|八斤|九妹|阿妹|阿强|阿英|玛丽|安娜|丽莎|安琪|艾米|海伦|莎莎|娜娜|丽丽|婷婷|静静|芳芳|莹莹|晶晶|丹丹|萍萍|玲玲|燕燕|红红|兰兰|梅梅|欢欢|乐乐|豆豆|多多|洋洋|阳阳|宁宁|安安|果果"
-).split("|")
-FAR = (  # names of other peoples of China, and foreign ones by their sound
-    "扎西|卓玛|次仁|德吉|央金|旺堆|平措|格桑|尼玛|达瓦|巴桑|多吉|丹增|索朗|拉姆|白玛|边巴|米玛|普布|巴特尔|其其格|乌云|苏和|娜仁|托娅|斯琴|阿古拉|宝音|格日勒|图雅|乌兰"
-    "|阿依古丽|买买提|艾力|古丽|热依汗|努尔|吐尔逊|玉素甫|帕提古丽|米热|阿迪力|麦麦提|热西提|古丽娜|木拉提|巴哈尔|阿孜古丽|艾合买提|约翰|玛丽|史密斯|琼斯|布朗|威廉|汉斯|安娜|彼得|卡洛斯|伊万诺夫|金正浩|山田|佐藤|铃木"
-).split("|")
 ILLS = (
     "高血压|发热伴咽痛2天|头晕|胸闷气短|2型糖尿病|急性阑尾炎|咳嗽咳痰|腹痛腹泻|脑梗死|冠心病|支气管哮喘|双下肢水肿|胃痛|失眠|颈椎病|贫血|甲亢|肺炎|胆囊结石|湿疹|"
     "腰椎间盘突出|月经不调|过敏性鼻炎|高脂血症|白癜风|白带异常|高烧不退|方向感差|白内障|黄疸|石淋|关节炎|阴道炎|包皮过长|单纯性疱疹|乙肝|尿路感染|心律失常|痛风|骨折"
@@ -121,50 +98,6 @@ def sentences(paths: Sequence[Path], part: str) -> list[str]:
     return list(pieces)
 
 
-class NameMaker:
-    """Whole names by the seed: surnames by about how frequent they are, given names of all generations."""
-
-    def __init__(self, rng: random.Random, half: str = "all") -> None:
-        self.rng, self.half = rng, half
-        self.surnames = lists.lines("surnames_zh.txt")
-        self.weights = [1 / (rank + 4) for rank in range(len(self.surnames))]
-        self.listed = lists.lines("given_zh.txt")
-        self.frequent = [w for w in (HERE / "phi_common_zh.txt").read_text(encoding="utf-8").split() if len(w) <= 2]
-
-    def surname(self) -> str:
-        if self.rng.random() < 0.65:
-            return self.rng.choices(self.surnames, self.weights)[0]
-        return self.rng.choice(self.surnames)
-
-    def given(self) -> str:
-        while True:
-            name = self._given()
-            if self.half == "all" or (len(name) == 1 and self.half == "seen") or held_out(name) == (self.half == "unseen"):
-                return name
-
-    def _given(self) -> str:
-        rng, r = self.rng, self.rng.random()
-        if r < 0.27:
-            return rng.choice(GIVEN)
-        if r < 0.75:
-            return rng.choice(GIVEN) + rng.choice(GIVEN)
-        if r < 0.83:
-            return rng.choice(self.listed)
-        if r < 0.94:
-            return rng.choice(WORDS)
-        if r < 0.98:
-            return rng.choice(GIVEN) * 2
-        return rng.choice(self.frequent)
-
-    def whole(self) -> str:
-        if self.rng.random() < 0.015:
-            return self.rng.choice(FAR) + self.rng.choice(FAR)
-        first = self.surname()
-        if len(first) == 1 and self.rng.random() < 0.015:
-            first += self.surname()[0]  # both parents' surnames
-        return first + self.given()
-
-
 class Maker:
     """Texts by the seed, with the spans of names."""
 
@@ -184,6 +117,12 @@ class Maker:
                 genres[list(genres)[-1]].append(line)
         self.genres = {name: forms for name, forms in genres.items() if name not in without and (not only or name in only)}
         self.free = free.splitlines()
+        self.pieces = dict[str, list[str]]()
+        for line in (HERE / "phi_notes_zh.txt").read_text(encoding="utf-8").splitlines():
+            if line.startswith("== "):
+                self.pieces[line[3:]] = []
+            elif line[0] != "#":
+                self.pieces[list(self.pieces)[-1]].append(line)
 
     def slot(self, name: str) -> str:
         rng = self.rng
@@ -193,9 +132,11 @@ class Maker:
             case "sur":
                 return self.names.surname()
             case "given":
-                while len(given := self.names.given()) < 2:
-                    pass
-                return given
+                return self.names.long_given()
+            case "event" | "person" | "thing":
+                if name == "event" and self.carriers and rng.random() < 0.25:
+                    return self.clause()
+                return rng.choice(self.pieces[name]).replace("<n>", str(rng.randint(1, 99)))
             case "w":
                 if self.carriers and rng.random() < 0.4:
                     return self.clause()
@@ -239,7 +180,7 @@ class Maker:
         return text + template[position:], spans
 
     def template(self) -> tuple[str, list[Span]]:
-        forms = self.genres[self.rng.choice(list(self.genres))] if self.rng.random() < 0.93 else self.free
+        forms = self.genres[self.rng.choice(list(self.genres))] if self.rng.random() < 0.7 else self.free
         return self.sentence(self.rng.choice(forms))
 
     def carried(self) -> tuple[str, list[Span]]:

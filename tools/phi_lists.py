@@ -3,8 +3,8 @@
     pip install Faker==40.54.0 symspellpy==6.10.1 english-words==2.0.2 jieba==0.42.1
     python tools/phi_lists.py            # writes src/medloop/assets/phi/*.txt and benchmarks/phi_held_out.json
 
-Names and towns are split by a hash of their spelling: one half may enter lists and training, only benchmarks/phi.py uses the
-other, so that a measured name is one the scrubber has never seen. Countries, states and Chinese
+Names and towns are split by a hash of their spelling: seven eighths of the names and one half of the towns may enter lists and
+training, only benchmarks/phi.py uses the others, so that a measured name is one the scrubber has never seen. Countries, states and Chinese
 surnames are closed lists and are not split. Sources and licences: src/medloop/assets/phi/README.md.
 """
 
@@ -35,6 +35,11 @@ CJK = re.compile(r"[\u4e00-\u9fff]+")
 def held_out(name: str) -> bool:
     """The split: by the name alone, so that it never moves."""
     return bool(hashlib.sha256(name.casefold().encode()).digest()[0] & 1)
+
+
+def unseen(name: str) -> bool:
+    """The eighth of the names that no list holds."""
+    return hashlib.sha256(name.casefold().encode()).digest()[0] & 7 == 1
 
 
 def provider(part: str, locale: str) -> object | None:
@@ -150,8 +155,8 @@ def write(name: str, words: Iterable[str]) -> None:
 
 def main() -> None:
     first, last, towns = latin_names()
-    write("first_names.txt", sorted({name.lower() for name in first if not held_out(name)}))
-    write("surnames.txt", sorted({name.lower() for name in last if not held_out(name)}))
+    write("first_names.txt", sorted({name.lower() for name in first if not unseen(name)}))
+    write("surnames.txt", sorted({name.lower() for name in last if not unseen(name)}))
     write("towns.txt", sorted({name.lower() for name in towns if not held_out(name)}))
     write("streets.txt", sorted({name.lower() for name in streets() if not held_out(name)}))
     us = provider("address", "en_US")
@@ -164,15 +169,20 @@ def main() -> None:
     surnames = (ASSETS / "surnames_zh.txt").read_text(encoding="utf-8").split()
     write("words_zh.txt", chinese_words("".join(s for s in surnames if len(s) == 1)))
     (Path(__file__).parent / "phi_common_zh.txt").write_text("\n".join(frequent_chinese(6_000)) + "\n", encoding="utf-8")
-    seen, unseen = chinese_names()
-    write("given_zh.txt", seen)
+    typed = set((ASSETS / "names_world.txt").read_text(encoding="utf-8").split())  # ours, in no half
+
+    def is_typed(name: str) -> bool:
+        return not typed.isdisjoint(re.split("[ -]", name.lower()))
+
+    seen_zh, unseen_zh = chinese_names()
+    write("given_zh.txt", seen_zh)
     zh = provider("address", "zh_CN")
     unseen_names = {
-        "first": sorted(n for n in first if held_out(n)),
-        "last": sorted(n for n in last if held_out(n)),
+        "first": sorted(n for n in first if unseen(n) and not is_typed(n)),
+        "last": sorted(n for n in last if unseen(n) and not is_typed(n)),
         "towns": sorted(n for n in towns if held_out(n)),
         "streets": sorted(n for n in streets() if held_out(n)),
-        "given_zh": unseen,
+        "given_zh": unseen_zh,
         "cities_zh": sorted(c for c in getattr(zh, "cities", ()) if held_out(c)),
     }
     HELD_OUT.write_text(json.dumps(unseen_names, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")

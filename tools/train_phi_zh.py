@@ -4,7 +4,7 @@
     python tools/train_phi_zh.py --carriers ... --judge                        # a fold for each genre: none of it in training
 
 Carriers are JSON lines of medical texts without patients (docs/stages/privacy.md names ours); only their even rows are used.
-It runs on one processor thread, so that sums are computed in one order.
+On the processor it runs on one thread, on an accelerator with deterministic algorithms: sums are computed in one order.
 """
 
 # ruff: noqa: T201
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,11 +26,12 @@ from torch import nn
 from medloop.privacy.phi.chinese import names, network
 from medloop.privacy.phi.normalize import fold
 
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS sums in any order
 OUT = Path(__file__).parent.parent / "src/medloop/assets/phi/hanzi.npz"
 WIDTH, HIDDEN, LONGEST = 32, 64, 160
 DROPOUT, UNKNOWN = 0.15, 0.04  # share of hidden units, and of characters shown as unknown
 MISSED = 2.0  # a missed character of a name counts as much as so many false alarms
-BATCH = 64
+BATCH = 128
 Row = tuple[np.ndarray, np.ndarray]  # ids and tags
 
 
@@ -87,17 +89,23 @@ def batches(rows: list[Row], rng: np.random.Generator) -> list[tuple[torch.Tenso
     return [result[index] for index in rng.permutation(len(result))]
 
 
-def train(maker: Maker, texts: int, epochs: int, seed: int, device: str = "cpu") -> dict[str, np.ndarray]:
+def train(
+    maker: Maker, texts: int, epochs: int, seed: int, device: str = "cpu", start: Path | None = None
+) -> dict[str, np.ndarray]:
+    """`start`: weights to go on from, instead of random ones."""
     torch.manual_seed(seed)
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(device == "cpu")
+    torch.use_deterministic_algorithms(True)
     rng, began = np.random.default_rng(seed), time.monotonic()
     codes = frequent_codes(maker, 20_000)
     table = network.id_table(codes)
-    net = Net(network.FIRST + len(codes)).to(device)
+    net = Net(network.FIRST + len(codes))
+    if start:
+        go_on(net, codes, dict(np.load(start, allow_pickle=False)))
+    net.to(device)
     steps = epochs * (texts // BATCH + 1)
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3 if start else 4e-3, total_steps=steps)
     loss_of = nn.CrossEntropyLoss(weight=torch.tensor([1.0, MISSED, MISSED], device=device), label_smoothing=0.01)
     for epoch in range(epochs):
         rows = [row for row in (make_row(table, *maker.text()) for _ in range(texts)) if len(row[0])]
@@ -112,6 +120,22 @@ def train(maker: Maker, texts: int, epochs: int, seed: int, device: str = "cpu")
             total += loss.item()
         print(f"epoch {epoch + 1}: loss {total * BATCH / texts:.4f}, {time.monotonic() - began:.0f} s", flush=True)
     return weights_of(net, codes)
+
+
+def go_on(net: Net, codes: np.ndarray, weights: dict[str, np.ndarray]) -> None:
+    """Put these weights into the network; characters that they do not know stay random."""
+    with torch.no_grad():
+        old = torch.from_numpy(weights["table"].astype(np.float32))
+        net.table.weight[: network.FIRST] = old[: network.FIRST]
+        place = {int(code): index for index, code in enumerate(weights["codes"])}
+        for index, code in enumerate(codes.tolist()):
+            if code in place:
+                net.table.weight[network.FIRST + index] = old[network.FIRST + place[code]]
+        for number, layer in enumerate(net.layers):
+            layer.weight.copy_(torch.from_numpy(weights[f"layer{number}"].astype(np.float32)).permute(2, 1, 0))
+            layer.bias.copy_(torch.from_numpy(weights[f"bias{number}"].astype(np.float32)))
+        net.last.weight.copy_(torch.from_numpy(weights["last"].astype(np.float32)).T)
+        net.last.bias.copy_(torch.from_numpy(weights["last_bias"].astype(np.float32)))
 
 
 def weights_of(net: Net, codes: np.ndarray) -> dict[str, np.ndarray]:
@@ -152,7 +176,8 @@ def main() -> None:
     parser.add_argument(
         "--judge", nargs="*", default=None, help="one training per fold (genres joined by +; default: each genre)"
     )
-    parser.add_argument("--device", default="cpu", help="cuda for quick folds; the shipped file is made on the processor")
+    parser.add_argument("--device", default="cpu", help="cuda: the shipped file was made with it")
+    parser.add_argument("--start", type=Path, help="weights to go on from")
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
     carriers, free = sentences(args.carriers, "train"), sentences(args.carriers, "dev")[::3]
@@ -166,7 +191,7 @@ def main() -> None:
             for genre in genres.split("+"):
                 print(genre, judge(weights, Maker(1, free, only=[genre], half="unseen"), 1500, free), flush=True)
         return
-    weights = train(Maker(args.seed, carriers, args.without), args.texts, args.epochs, args.seed, args.device)
+    weights = train(Maker(args.seed, carriers, args.without), args.texts, args.epochs, args.seed, args.device, args.start)
     np.savez(args.out, **weights)
     print(f"{args.out.stat().st_size / 1e6:.2f} MB, sha256 {hashlib.sha256(args.out.read_bytes()).hexdigest()}")
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from medloop.errors import ConfigError
 from medloop.privacy.phi import lists
+from medloop.privacy.phi.english.name_words import WORD_NAMES
 from medloop.privacy.phi.lists import ChineseTerms
 from medloop.privacy.phi.normalize import fold
 from medloop.privacy.phi.spans import Span
@@ -118,11 +119,15 @@ def is_term(text: str, span: Span) -> bool:
     if _TERM_NOUN.match(text, end):
         return not _TITLE.match(phrase)
     words = _WORD.findall(phrase)
+    if kind == "NAME" and phrase in WORD_NAMES and text[start].isupper() and not text[start:end].isupper():
+        return phrase in lists.eponyms() and _beside_eponym(text, start, end)
     if text[start:end].islower() and len(words) > 1 and any(map(medical.__contains__, words)):
         if all(word in medical or lists.tier(word) in lists.ORDINARY for word in words):
             return True  # "kidney stone", "lisfranc joint space" in a text without capitals
     if words and "-" in text[max(0, start - 1) : end + 1] and _is_double_eponym(text, start, end):
         return True
+    while len(words) > 1 and words[0] not in medical and words[0] not in WORD_NAMES and lists.tier(words[0]) in lists.ORDINARY:
+        words = words[1:]  # "Start Symbicort", "Negative Murphy"
     if not words or not (
         _is_illness(words[0])
         or words[0] in medical

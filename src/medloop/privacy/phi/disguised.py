@@ -30,10 +30,12 @@ _MIXED_SCRIPT = re.compile(r"[A-Za-z][\u0400-\u052f]|[\u0400-\u052f][A-Za-z]|[Α
 _MASKED_DIGITS = re.compile(
     r"(?<![A-Za-z0-9])(?=[OolI]*\d[\dOolI]*[OolI]|[\dOolI]*[OolI][\dOolI]*\d)[\dOolI]{9,18}(?![A-Za-z0-9])"
 )
-_LEET_WORD = re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z0-9]*[A-Za-z])(?=[A-Za-z0-9]*[013457])[A-Za-z013457]{4,15}(?![A-Za-z0-9])")
+_LEET_WORD = re.compile(
+    r"(?<![A-Za-z0-9])(?=[A-Za-z0-9@$!]*[A-Za-z])(?=[A-Za-z0-9@$!]*[013457@$!])[A-Za-z013457@$!]{3,14}[A-Za-z013457](?![A-Za-z0-9@])"
+)
 _LETTERS = re.compile(r"(?<![A-Za-z])(?:[A-Za-z][ .\-_*]){5,30}[A-Za-z](?![A-Za-z])")
 _DIGIT = re.compile("[0-9]")
-_UNLEET = str.maketrans("013457", "oieast")
+_UNLEET = str.maketrans("013457@$!", "oieastasi")
 
 
 def _is_readable(data: bytes) -> bool:
@@ -71,7 +73,8 @@ def _has_leet(text: str) -> bool:
 @lru_cache(maxsize=4096)
 def _is_leet_name(word: str) -> bool:
     plain = word.lower()
-    if word[1:] == plain[1:] and len(re.findall(r"(?<=[a-z])\d|\d(?=[a-z])", plain)) > 1 and len(re.findall("[a-z]", plain)) > 2:
+    mixed = re.findall(r"(?<=[a-z])[\d@$!]|[\d@$!](?=[a-z])", plain)
+    if word[1:] == plain[1:] and len(mixed) > 1 and len(re.findall("[a-z]", plain)) > 2 and re.search(r"\d|[@$]", plain):
         return True  # 4l1c3, R0b3rt: digits among small letters
     if sum(char.isdigit() for char in plain) * 2 > len(plain):
         return False
@@ -116,11 +119,12 @@ DISGUISES = (
     Disguise("digits in Chinese characters, also mixed", "1三8零0一3八", (), _search(rf"(?=[\d]{{0,12}}[{_HAN_DIGIT}])[{_HAN_DIGIT}\d]{{7}}(?<!年)")),
     Disguise("letters in place of digits", "call l38OO138OOO", 2, _MASKED_DIGITS.search),
     Disguise("digits in place of letters", "patient J0hn5on", 1, _has_leet),
+    Disguise("signs in place of letters", "for M@ry Sm!th", ("@", "$", "!"), _has_leet),
     Disguise("letters of two scripts in one word", "patient Аnnа", (), _MIXED_SCRIPT.search),
     Disguise("letters kept apart", "name J-o-h-n-s-o-n", (), _LETTERS.search),
     Disguise("letters with signs between them", "姓w.a.n.g", (".", "*", "_", "-", "|", "/"), _search(r"(?<![A-Za-z])(?:[A-Za-z][.*_|/]){3,30}[A-Za-z](?![A-Za-z.])")),
     Disguise("Chinese characters with signs between them", "住朝*阳*区*望*京", ("*", "＊", "|", "_", "~", "^", "+", "/", "."), _search(r"(?:[\u4e00-\u9fff][*|_~^+/.]){3,60}[\u4e00-\u9fff]")),
-    Disguise("signs within a name", "患者王_芳", ("_", "*", "|", "~", "/", "."), _search(r"(?:患者|姓名:?|我?叫|我是|家属|联系人|本人|姓)[ ]?[\u4e00-\u9fff][_*|~/.][\u4e00-\u9fff]")),
+    Disguise("signs within a name", "患者王_芳", ("_", "*", "|", "~", "/", ".", "-", "+"), _search(r"(?:患者|病人|患儿|姓名:?|我?叫|我是|家属|联系人|本人|姓)[ ]?[\u4e00-\u9fff][_*|~/.+\-]{1,2}[\u4e00-\u9fff]")),
     Disguise("a character taken apart", "弓长，叫小明", (), _search("弓长|木子(?!李)|立早(?:章)?|耳东|口天|双木林?|言午|古月(?!胡)|三横王|禾呈|走肖|文刀|草头黄|双口吕|十八子|拆字|偏旁|部首")),
     Disguise("an address with spelled-out signs", "li66艾特163点com", ("艾特", "圈a", " at ", "(a)", "[a]", "点com", "点cn", " dot ", "(dot", "小老鼠", "爱特"), _search(r"[\w.\-]{2,30} ?(?:(?:艾特|爱特|圈a|小老鼠|\(a\)|\[a\]|\(at\)) ?[\w\-]{2,30} ?(?:点|dot|,|\.|。|\(dot\))| at [\w\-]{2,30} ?(?:点|dot)) ?[a-z]{2,7}", re.I)),
     Disguise("a web address that is defused", "hxxps://blog[.]example", ("hxxp", "[.]", "(.)", "[dot]", "点com", "点cn"), _search(r"hxxps?|\w(?:\[\.\]|\(\.\)|\[dot\])\w|\w点(?:com|cn|net)", re.I)),
@@ -149,23 +153,30 @@ DISGUISES = (
     Disguise("many digits in groups", "110102 (前面) 19751106 后四位 0023", 14, _search(r"(?<![\d.])\d{2,8}(?:[\s()（）,，、:：]{0,2}[\u4e00-\u9fff]{0,4}[\s()（）,，、:：]{0,2}\d{3,8}(?![\d.%])){2,6}")),
     Disguise("signs between a surname and a name", ",王**芳,咳嗽", ("*", "#", "/", "|", "~", "^", "=", "&", "+", "!", "(", "-", "_"), _search(rf"(?:^|[,。;、:\s])[({{\[]?[{_SURNAMES}][*#/|~^=&+!()\-_]{{1,3}}[\u4e00-\u9fff](?![\u4e00-\u9fff]{{3}})")),
     Disguise("an address kept apart by spaces", "住 朝阳区 望京 西园 四区 4号楼", ("区", "路", "街", "弄", "楼", "村", "镇"), _is_spaced_address),
+    Disguise("how a character is written", "“伟大”的伟,痛风", ("的", "单名", "偏旁", "一个"), _search(r"([\u4e00-\u9fff])[\u4e00-\u9fff]{1,3}[”\"』」']?的[“\"「]?\1(?=[字,。、;”\"」)\s]|$)|[\u4e00-\u9fff]{1,3}([\u4e00-\u9fff])[”\"』」']?的[“\"「]?\2(?=[字,。、;”\"」)\s]|$)|单名|名字?(?:里)?(?:就)?一个[“\"「]?.[”\"」]?(?:字|[,。])|(?:加|带|去掉?)(?:个|一个)?[^,。]{1,2}(?:字旁|字头|旁|部首)")),
+    Disguise("letters and digits kept apart", "v：a b c 1 3 5 7 9", 3, _search(r"(?<![A-Za-z0-9.])(?=(?:[A-Za-z0-9][ .\-_*]){0,12}[A-Za-z])(?=(?:[A-Za-z0-9][ .\-_*]){2,12}\d)(?:[A-Za-z0-9][ .\-_*]){6,30}[A-Za-z0-9](?![A-Za-z0-9])")),
+    Disguise("a number in parts with their places", "139开头，中间0271，最后8834", 6, _search(r"(?:\d{3,4}(?:开头|打头|起头)|(?:[前后末中]|开头|中间|最后|结尾)[几一二三四五六七八\d]?位?(?:数字?)?(?:是|为|:)? ?\d{2,4})[^\n]{0,12}?(?:[前后末中]|开头|中间|最后|结尾)[几一二三四五六七八\d]?位?(?:数字?)?(?:是|为|:)? ?\d{2,4}|(?:starts?|begins?|ends?|ending|first|last|middle)[a-z ]{0,20}\d{3,4}[^\n]{0,24}(?:ends?|ending|last|middle|then)[a-z ]{0,16}\d{2,4}", re.I)),
+    Disguise("a telephone number with letters", "617-555-CALL", 6, _search(r"(?<![\w\-])(?:\d-)?\d{3}[ \-.]\d{3}[ \-.][A-Z]{4}(?![A-Za-z])|(?<![\w\-])1-8\d\d-[A-Z]{4,7}(?![a-z])")),
+    Disguise("a letter that is said to be a digit", "the O is zero", (" is zero", " is one", " is a ", "letter", "字母", "not zero", "not o"), _search(r"\b(?:the )?[\"']?[A-Za-z][\"']? (?:is|means|=) (?:zero|one|five|a number|a digit)\b|\bletter [\"']?[A-Za-z][\"']?(?: |,|\.|$|\))|\bnot (?:zero|the letter)\b|字母[A-Za-z]|[A-Za-z]是(?:字母|零|一|数字)", re.I)),
+    Disguise("digits beside words for digits", "call (617) five55-oh143", 3, _search(rf"(?<![A-Za-z])(?:{_ENGLISH})[ \-]?\d{{2}}[ \-]?(?:{_ENGLISH}|\d)|\d{{2}}[ \-]?(?:{_ENGLISH})[ \-]?\d", re.I)),
     Disguise("a number in pieces behind its name", "phone 555\n012\n3456", 9, _search(rf"{_CUE}[^\d\n]{{0,12}}[\s]?(?=(?:{_JOINT}?\d){{9}})\d{{1,4}}(?:{_JOINT}\d{{1,4}}){{2,11}}(?!\d)", re.I)),
 )  # fmt: skip
 
 
-_ANY_HINT = re.compile("|".join(re.escape(hint) for row in DISGUISES if isinstance(row.hints, tuple) for hint in row.hints))
+_HINTS = sorted({hint for row in DISGUISES if isinstance(row.hints, tuple) for hint in row.hints})
+_HINTED = [(frozenset(row.hints), row.may_hide) for row in DISGUISES if isinstance(row.hints, tuple) and row.hints]
+_COUNTED = [(row.hints, row.may_hide) for row in DISGUISES if isinstance(row.hints, int)]
+_ALWAYS = [row.may_hide for row in DISGUISES if row.hints == ()]
 SPELLED_OUT = re.compile(rf"[{_HAN_DIGIT}]{{7}}")
 """Digits in Chinese characters: some of them are surnames, so they are looked for before anything is replaced."""
 
 
 def may_hide(folded: str) -> bool:
-    """Whether a scrubbed text shows one of the signs."""
+    """Whether a text shows one of the signs."""
     lower, digits = folded.lower(), len(_DIGIT.findall(folded))
-    has_hint = _ANY_HINT.search(lower) is not None
-
-    def is_possible(row: Disguise) -> bool:
-        if isinstance(row.hints, int):
-            return row.hints <= digits
-        return not row.hints or (has_hint and any(hint in lower for hint in row.hints))
-
-    return any(row.may_hide(folded) for row in DISGUISES if is_possible(row))
+    present = {hint for hint in _HINTS if hint in lower}
+    if any(search(folded) for search in _ALWAYS):
+        return True
+    if present and any(search(folded) for hints, search in _HINTED if not hints.isdisjoint(present)):
+        return True
+    return any(search(folded) for least, search in _COUNTED if least <= digits)

@@ -42,6 +42,14 @@ class PreparedText:
         check()
         self.chinese = ([], 0.0) if self.plain.isascii() else chinese_names.find(self.plain, about_person)
 
+    def without_formed(self) -> str:
+        """The plain text with a mask over everything that its form gives away."""
+        pieces, position = [], 0
+        for start, end, _ in merge(self.formed):
+            pieces += [self.plain[position:start], MASK * (end - start)]
+            position = end
+        return "".join([*pieces, self.plain[position:]])
+
     def original(self, span: Span) -> PhiSpan:
         """The span of the plain text in offsets of the given text."""
         start, end, kind = span
@@ -64,6 +72,7 @@ def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
     if has_han:
         guessed.update(chinese_titles.find(plain))
         guessed.update((start, _known_end(plain, start, end, persons), "NAME") for start, end in text.chinese[0])
+    guessed = {_with_hyphens(plain, span) for span in guessed} if "-" in plain else guessed
     guessed = {span for span in guessed if not is_term(plain, span) or chinese_names.is_titled(plain, span[1])}
     spans = [*text.formed, *guessed, *english_places.find(plain)]
     if has_han:
@@ -72,6 +81,18 @@ def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
         return []
     spans += mentions.find(plain, [*persons, *(plain[start:end] for start, end, kind in spans if kind == "NAME")])
     return [text.original(span) for span in outside(merge(spans), text.masks)]
+
+
+_PART_BEFORE, _PART_BEHIND = re.compile(r"\b[A-Z][a-z]{2,20}-$"), re.compile(r"-[A-Z][a-z]{2,20}\b")
+
+
+def _with_hyphens(plain: str, span: Span) -> Span:
+    """A name with what a hyphen joins to it, an eponym too: Hodgkin-(Ames)."""
+    start, end, kind = span
+    if kind != "NAME":
+        return span
+    before, behind = _PART_BEFORE.search(plain, max(0, start - 22), start), _PART_BEHIND.match(plain, end)
+    return before.start() if before else start, behind.end() if behind else end, kind
 
 
 def _known_end(folded: str, start: int, end: int, persons: Collection[str]) -> int:

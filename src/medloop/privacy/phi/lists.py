@@ -66,7 +66,7 @@ def tier(word: str) -> str:
 def word_lists() -> dict[str, str]:
     """A word (in lower case) and the letters of the lists that hold it, in alphabetical order."""
     letters: dict[str, set[WordList]] = {}
-    for word_list, name in _FILES.items():
+    for word_list, name in _FILES:
         for entry in lines(f"{name}.txt"):
             words = entry.replace("-", " ").replace(",", " ").split()
             for word in words:
@@ -126,10 +126,10 @@ _REQUEST_VERBS = """
     prioritizing prioritise prioritised prioritising summarise summarised summarising catalyze catalyzed catalyzing paralyze
     paralyzed paralyzing dialyze dialyzed dialyzing hydrolyze hydrolyzed breathalyzer
 """
-_FILES = {
-    WordList.FIRST_NAME: "first_names", WordList.SURNAME: "surnames", WordList.TOWN: "towns", WordList.COUNTRY: "countries",
-    WordList.STATE: "states",
-}  # fmt: skip
+_FILES = (
+    (WordList.FIRST_NAME, "first_names"), (WordList.FIRST_NAME, "names_world"), (WordList.SURNAME, "surnames"),
+    (WordList.SURNAME, "names_world"), (WordList.TOWN, "towns"), (WordList.COUNTRY, "countries"), (WordList.STATE, "states"),
+)  # fmt: skip
 _SPECIAL = {
     WordList.STREET_WORD: """
         street st avenue ave road rd drive dr lane ln boulevard blvd court ct way place pl square terrace parkway pkwy circle

@@ -25,11 +25,27 @@ _FOLD.update({0x2070: ord("0"), 0xB9: ord("1"), 0xB2: ord("2"), 0xB3: ord("3")})
 for _code in (*range(0x1D400, 0x1D7CE), *range(0x24B6, 0x24EA), *range(0x1F130, 0x1F14A)):
     if len(_plain := unicodedata.normalize("NFKC", chr(_code))) == 1 and _plain.isascii():
         _FOLD[_code] = ord(_plain)
+# Characters of Taiwan, Hong Kong and Macau that stand in names and notes, and how the lists and the network know them.
+_TRADITIONAL = (
+    "陳張劉楊黃趙吳孫馬羅鄭謝韓馮蕭蔣葉蘇盧賈鐘鍾譚鄒陸龍萬錢湯賀龔嚴許鄧呂閻範韋魯關顧齊畢聶歐陽諸偉麗國華蘭鳳靜強軍傑濤豔艷紅剛輝東曉雲貴寶榮愛樂銘鵬飛慶嬌瓊瑩穎瑋緯鈞錦鋒鎮鐵長門開陣頭顏風駿魚鳴鴻鶴麥齡儀億優兒劍勳勝勵務動區協單卻參員問啟喬嘯"
+    "園圓團場堅報壽夢奧婦學寧實審寫專將對導層岡島嵐嶺師帥帶幹幾應懷戰擇據擊數斷時晉書會條來極楓業構樓標樹橋機檢權歡歲歷歸殺氣漢潔澤濱灣為無煒煙熱燁燈爾狀獎獨現環畫異當發盡監盤確禮種稱穩窮筆節築簡糧紀約純紹終組經維綱網綺緒線練縣總績繼續義習聖聞聯"
+    "聰聲職肅腦膽臉臨興舉舊莊莖萊葦蓋蓮蕓薩藍藝藥蘆號處虛術衛裏補裝複見規視親覺觀計記設診詠詩話該認語誠說調論諾謙講證譯議護讀變讓財責貞負貢貨買費賢質購車軒較載輕輪辦農連進運過達遠適選還邊鄉鄰醫釋針鈴銀鋼錄鏡間閱闊陰際隊隨險雙雜離難電靈順須頌預領"
+    "題額願類飯養館驗體髮鬱點黨媽爺嬸們這個後復痺瘡癒癥腫脹腸膚臟壓傷產嬰腎乾鹼鈣鉀鈉鎂檯臺廣廳廠慮屆雞鴨貓豬鄺鄔鄲閔闕龐婁竇賴贊談勞鮑酈厲滿駱欒甯饒祿貝茲儲紐鬍衝賓瀟瀾灝煥燦燻瑤璽璣瓏綵繡纓羣翹蔭薔蘊詢諭譽軾輯轉鈺鑾鋭銳鐸闖陞霽韜韻頤驊驕驍鯤鵑"
+    "鷹憶攜斕暉曄楨樑檸汎淚淵溫滄瑪禎穀竜紗絲綠綾緣縈縱繪織"
+)
+_SIMPLIFIED = (
+    "陈张刘杨黄赵吴孙马罗郑谢韩冯萧蒋叶苏卢贾钟钟谭邹陆龙万钱汤贺龚严许邓吕阎范韦鲁关顾齐毕聂欧阳诸伟丽国华兰凤静强军杰涛艳艳红刚辉东晓云贵宝荣爱乐铭鹏飞庆娇琼莹颖玮纬钧锦锋镇铁长门开阵头颜风骏鱼鸣鸿鹤麦龄仪亿优儿剑勋胜励务动区协单却参员问启乔啸"
+    "园圆团场坚报寿梦奥妇学宁实审写专将对导层冈岛岚岭师帅带干几应怀战择据击数断时晋书会条来极枫业构楼标树桥机检权欢岁历归杀气汉洁泽滨湾为无炜烟热烨灯尔状奖独现环画异当发尽监盘确礼种称稳穷笔节筑简粮纪约纯绍终组经维纲网绮绪线练县总绩继续义习圣闻联"
+    "聪声职肃脑胆脸临兴举旧庄茎莱苇盖莲芸萨蓝艺药芦号处虚术卫里补装复见规视亲觉观计记设诊咏诗话该认语诚说调论诺谦讲证译议护读变让财责贞负贡货买费贤质购车轩较载轻轮办农连进运过达远适选还边乡邻医释针铃银钢录镜间阅阔阴际队随险双杂离难电灵顺须颂预领"
+    "题额愿类饭养馆验体发郁点党妈爷婶们这个后复痹疮愈症肿胀肠肤脏压伤产婴肾干碱钙钾钠镁台台广厅厂虑届鸡鸭猫猪邝邬郸闵阙庞娄窦赖赞谈劳鲍郦厉满骆栾宁饶禄贝兹储纽胡冲宾潇澜灏焕灿熏瑶玺玑珑彩绣缨群翘荫蔷蕴询谕誉轼辑转钰銮锐锐铎闯升霁韬韵颐骅骄骁鲲鹃"
+    "鹰忆携斓晖晔桢梁柠泛泪渊温沧玛祯谷龙纱丝绿绫缘萦纵绘织"
+)
+_FOLD.update(zip(map(ord, _TRADITIONAL), map(ord, _SIMPLIFIED), strict=True))
 _INVISIBLE = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\u20e3\ufe00-\ufe0f\ufeff]")
 
 
 def fold(text: str) -> str:
-    """Full-width and foreign digits, unusual spaces and dashes in their plain form; every character keeps its offset."""
+    """Full-width and foreign digits, unusual spaces and dashes, traditional characters in their plain form; offsets stay."""
     return text.translate(_FOLD)
 
 

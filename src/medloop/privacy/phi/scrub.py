@@ -23,7 +23,7 @@ from medloop.privacy.phi.normalize import fold, remove_invisible
 from medloop.privacy.phi.patterns.left_over import is_left_over
 from medloop.privacy.phi.spans import PhiSpan
 
-VERSION = "6"
+VERSION = "7"
 QUARANTINE = 0.8  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
 
 _CHINESE_WEIGHT = 1.7  # characters half as likely to be a name as those that are removed are reason enough for quarantine
@@ -72,6 +72,8 @@ class Scrubber:
     persons: mentions.Persons = field(default_factory=mentions.Persons)
     budget_s: float = BUDGET_S
     _last: PreparedText = field(init=False, repr=False, compare=False)  # the cleaned text, for its doubts
+    _hides: bool = field(default=False, init=False, repr=False, compare=False)  # the given text showed signs of a disguise
+    _says_name: bool = field(default=False, init=False, repr=False, compare=False)  # the given text says that a word is a name
 
     def scrub(self, text: str) -> str:
         """The text with placeholders; raises Unscrubbable when something is left."""
@@ -91,7 +93,7 @@ class Scrubber:
             cleaned, spans = self._clean(text)
         except Unscrubbable as problem:
             return Assessment("", (), 1.0, (problem.kind,))
-        doubts = sorted(_doubts(self._last), reverse=True)
+        doubts = sorted(_doubts(self._last, self._hides, self._says_name), reverse=True)
         strong = tuple(reason for doubt, reason in doubts if doubt >= QUARANTINE)
         return Assessment(cleaned, tuple(spans), round(doubts[0][0], 3) if doubts else 0.0, strong)
 
@@ -122,8 +124,11 @@ class Scrubber:
         first: list[PhiSpan] | None = None
         for _ in range(_ROUNDS):
             self._last = PreparedText(text, check)
-            if first is None and disguised.SPELLED_OUT.search(self._last.plain):
-                raise Unscrubbable("a number or an address that could not be removed")
+            if first is None:
+                self._hides = disguised.may_hide(self._last.without_formed())  # once parts are replaced, the rest looks harmless
+                self._says_name = unusual.says_name(self._last.plain)
+                if disguised.SPELLED_OUT.search(self._last.plain):
+                    raise Unscrubbable("a number or an address that could not be removed")
             spans = find_in(self._last, self.persons.placeholders)
             check()
             first = spans if first is None else first
@@ -156,7 +161,7 @@ class Scrubber:
 
     def _person(self, value: str) -> str:
         """One person, one placeholder: also when only the surname comes back, as long as only one person has it."""
-        name = mentions.plain(value)
+        name = mentions.plain(fold(remove_invisible(value)[0]))
         if name not in self.persons.placeholders:
             self.persons.add(name, self.persons.same_person(name) or self._next("NAME"))
         return self.persons.placeholders[name]
@@ -171,19 +176,22 @@ def assess(text: str) -> Assessment:
     return Scrubber().assess(text)
 
 
-def _doubts(text: PreparedText) -> Iterator[tuple[float, str]]:
-    """Reasons to doubt a scrubbed text, each with its strength from 0 to 1."""
+def _doubts(text: PreparedText, hides: bool, says_name: bool) -> Iterator[tuple[float, str]]:
+    """Reasons to doubt a scrubbed text, each with its strength from 0 to 1.
+
+    `hides` and `says_name`: what the text showed before anything was replaced.
+    """
     word = max(0.0, min(1.0, 1 - tagged_spans.nearest(text.tagged[1]) / tagged_spans.DOUBTLESS))
     if text.masks and word < 0.9 and tagged_spans.capital_left(text.plain, any(part.is_medical for part, _, _ in text.tagged[1])):
         word = 0.9
     yield word, "a word that may be a name, a place or an organisation"
     yield min(1.0, _CHINESE_WEIGHT * text.chinese[1]), "characters that may be a Chinese name"
-    chinese_doubt = slots.doubtful(text.plain) or unusual.may_name_by_word(text.plain)
+    chinese_doubt = says_name or slots.doubtful(text.plain) or unusual.may_name_by_word(text.plain)
     if chinese_doubt or tagged_spans.name_may_be_left(text.plain) or english_unusual.may_open_note(text.plain):
         yield 0.85, "an ordinary word where a name is expected"
     if announced.is_left(text.plain):
         yield 0.85, "an identifier that is announced and was not found"
-    if disguised.may_hide(text.plain):
+    if hides or (text.masks and disguised.may_hide(text.plain)):  # without a placeholder it is the text as it was given
         yield 0.95, disguised.REASON
     if not text.plain.isascii() and _OTHER_SCRIPT.search(text.plain):
         yield 0.9, "words in a script that the scrubber does not know"

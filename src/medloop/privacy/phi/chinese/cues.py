@@ -4,7 +4,7 @@
 import re
 
 TITLE = re.compile(
-    "医生|医师|大夫|主任|护士|先生|女士|小姐|教授|院长|阿姨|大爷|大妈|老师|药师|同志|奶奶|爷爷|叔叔|师傅|同学|警官|律师|经理|主治"
+    "医生|医师|大夫|主任|护士|先生|女士|小姐|教授|院长|阿姨|大爷|大妈|老师|药师|同志|奶奶|爷爷|叔叔|师傅|同学|警官|律师|经理|主治|小朋友|大娘|阿婆"
 )
 # What a surname alone may be followed by.
 BEHIND_SURNAME = re.compile(
@@ -18,8 +18,12 @@ ROLE = re.compile(
 )
 # What persons do or are, right behind the name.
 SAYS = re.compile("觉得|认为|说|表示|讲|反映|提到|问|告诉|要求|希望|担心|建议|反馈|来电|打来|诉|称")
-PERSON_BEHIND = re.compile(rf"{SAYS.pattern}|{TITLE.pattern}|[，,（( ]?(?:男|女)[，,。 )）]|[，,（( ]?\d{{1,3}}岁")
-TITLED_BEHIND = re.compile(rf"{TITLE.pattern}|[，,（( ]?(?:男|女)[，,。 )）]|[，,（( ]?\d{{1,3}}岁")
+PERSON_BEHIND = re.compile(
+    rf"{SAYS.pattern}|{TITLE.pattern}|[，,（( ]?(?:男|女)[，,。 )）]|[，,（( ]?(?:\d{{1,3}}|[一二两三四五六七八九十]{{1,3}})岁"
+)
+TITLED_BEHIND = re.compile(
+    rf"{TITLE.pattern}|[，,（( ]?(?:男|女)[，,。 )）]|[，,（( ]?(?:\d{{1,3}}|[一二两三四五六七八九十]{{1,3}})岁"
+)
 # A week, a company, a speaker's own: the surname belongs to the character before it.
 WORD_ACROSS = re.compile(
     "[上下本每这那一二两三四五六七八九十几多双单半]周|[我贵公该]司|[分小一]时|[不未]曾|[同每]房|[医]师|[小厅]车|[过全日历工]程|[不]安|[可]能"
@@ -27,6 +31,7 @@ WORD_ACROSS = re.compile(
 WEEKDAY_WISH_OR_TOWN = re.compile(
     "周[一二三四五六日末]|祝[健您你早好平愉顺生一]|吉林|南京|宣武|温州|康复|安徽|江苏|江西|青海|云南|贵州|石家庄|常州|金华"
     "|陆军|连云港|安阳|小梁|张冠李戴"
+    "|[春夏秋冬白]天|[妹姐哥弟爸妈爷奶姑舅叔伯婶]{2}|阿姨|宝宝|[一二三四五六七八九十]{2}"
 )
 # Words of records and letters about a person; in such a text a name is likelier than in an article or an exam question.
 RECORD = re.compile(

@@ -40,13 +40,13 @@ _INSIDE_NAME = re.compile(r"[\u3400-\u9fff·•]")
 _HOT = -2.7  # the logit from which a character is looked at, a probability of about 0.06
 _SECOND, _FURTHER = 0.08, 0.1  # the probability with which a name continues, to two characters and beyond
 _CERTAIN = 0.95
-_SURE = 0.9  # so sure is the network of few words of medicine
-_LIKELY = 0.6  # at the beginning of a note, where a patient's name stands
+_SURE = 0.85  # so sure is the network of few words of medicine
+_LIKELY = 0.55  # at the beginning of a note, where a patient's name stands
 _LEFT = 0.5  # how close a word comes that the network is sure of and that is left
 _SENTENCE_ENDS = "。！？!?;；\n：:"
 # What follows the patient's name at the beginning of a note.
 _PATIENT_BEHIND = re.compile(
-    "[，,。（( ]|[术产病]后|入院|出院|住院|出现|突发|突然|今[天晨日早晚]|昨[天晚日]|[上本]周|刚|又|也|还|被|因|用|服|吃|喝|打|做|查|拍|抽|发[热烧]|主?诉|说|问|值班"
+    r"[，,。（( ]|[\d一二两三四五六七八九十]{1,3}(?:岁|个?月)|[术产病]后|入院|出院|住院|出现|突发|突然|今[天晨日早晚]|昨[天晚日]|[上本]周|刚|又|也|还|被|因|用|服|吃|喝|打|做|查|拍|抽|发[热烧]|主?诉|说|问|值班"
     "|血|尿|便|体温|心[率电]|呼吸|精神|意识|神志|肝|肾|肺|胃|腹|胸|头|咳|呕|恶心|腰|腿|右|左|双|女士|先生|的[^士话时]|自[行述]|夜[间里]|反[复应映]|已|未|拒绝|要求|需|可"
 )
 _COMMENT = 60  # characters; in a text so short, a cheap look may save the network
@@ -132,7 +132,7 @@ def _whole(text: str, start: int, end: int) -> tuple[int, int]:
     elif opens(text, start - 1) and end - start == 2 and text[start - 1] in WORD_SURNAMES and is_given(text[start:end]):
         start -= 1
     for index in range(start + 1, end):
-        if TITLE.match(text, index):
+        if TITLE.match(text, index) or (index > start + 1 and SAYS.match(text, index)):
             return start, index
     if end - start == 2 and text[end : end + 1] == "儿" and text[end : end + 2] not in _CHILD_WORDS:
         end += 1
@@ -147,21 +147,25 @@ def _without_words(text: str, start: int, end: int) -> tuple[int, int]:
         start += text[start - 1] not in _FUNCTION
     if end - start > 3 and is_pair(text, end - 2, often=True):
         end -= 2
+    elif end - start > 2 + (surname_length(text, start) > 0) and is_pair(text, end - 1, often=True):
+        end -= 1  # the last character begins the next word: 艾力肯江(右肘)
     return start, end
 
 
 def _choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool) -> tuple[list[tuple[int, int]], float]:
     # Where one person is named for certain, others are likely.
-    in_record = in_record or any(best >= _CERTAIN and _threshold(text, start, end, False) <= 0.6 for start, end, best in spans)
+    situations = [situation_of(NameCandidate(text, start, end)) for start, end, _ in spans]
+    pairs = list(zip(spans, situations, strict=True))
+    in_record = in_record or any(span[2] >= _CERTAIN and situation.threshold <= 0.6 for span, situation in pairs)
     names, nearest = list[tuple[int, int]](), 0.0
-    for start, end, best in spans:
-        threshold = _threshold(text, start, end, in_record)
+    for (start, end, best), situation in pairs:
+        threshold = situation.in_record if in_record else situation.threshold
         likely = _SURE if text[end : end + 1] in _SIGNS else _LIKELY
         if best >= threshold or (best >= likely and _opens_note(text, start, end)):
             names.append((start, end))
         elif end - start > 1:
             is_known = is_term(text, (start, end, "NAME"))
-            if threshold < NEVER and not is_known and not _is_everyday(text, start, end):
+            if not situation.is_word and threshold < NEVER and not is_known and not _is_everyday(text, start, end):
                 nearest = max(nearest, best / threshold)
             elif best >= (_SURE if is_known else _LIKELY) and _is_unlikely_word(text, start, end):
                 nearest = max(nearest, _LEFT)
@@ -190,10 +194,10 @@ def opens(text: str, start: int) -> bool:
 
 
 def _opens_note(text: str, start: int, end: int) -> bool:
-    """Whether an ordinary word of two or three characters begins a sentence as a patient's name does: 高兴术后第一天."""
+    """Whether a word begins a sentence as a patient's name does, or is given or done something: 高兴术后第一天, 给安康换药."""
     return (
-        1 < end - start < 4
-        and opens(text, start)
+        1 < end - start < 10
+        and (opens(text, start) or text[start - 1] in "把给帮替床")
         and text[end - 1] not in "里上下中内外后前时期性化的"
         and not _is_weekday_or_across(text, start)
         and not _begins_blocked_word(text, start, 3)
@@ -233,6 +237,8 @@ class Situation(NamedTuple):
     """The probability from which the candidate is a name."""
     in_record: float
     """The same in a record or letter about a person."""
+    is_word: bool = False
+    """Mostly a word: left, it is a reason to doubt only where the network is nearly sure."""
 
 
 def _is_led(name: NameCandidate) -> bool:
@@ -343,12 +349,12 @@ def _says_something(name: NameCandidate) -> bool:
 
 
 SITUATIONS = (
-    Situation("herb or drug of three characters", "口服{何首乌}", _is_long_blocked, NEVER, NEVER),
-    Situation("term that can be a name, with a role or a title", "我问了{高敏}护士", _is_blocked_person, 0.3, 0.3),
+    Situation("term that can be a name, with a role or a title", "我问了{高敏}护士", _is_blocked_person, 0.75, 0.6),
+    Situation("herb or drug of three characters", "口服{何首乌}", _is_long_blocked, 0.98, 0.97, True),
     Situation("term and one character more, between signs", "患者{高热明}，", _is_blocked_alone, 0.9, 0.9),
-    Situation("term that begins with a surname", "{高敏}体质", lambda name: name.is_blocked, NEVER, NEVER),
-    Situation("no surname, with a term inside", "此{刻高热}", _has_blocked_inside, NEVER, NEVER),
-    Situation("part of a frequent pair of characters", "牙齿{矫正}器", _is_in_frequent_pair, NEVER, NEVER),
+    Situation("term that begins with a surname", "{高敏}体质", lambda name: name.is_blocked, 0.985, 0.95, True),
+    Situation("no surname, with a term inside", "此{刻高热}", _has_blocked_inside, 0.97, 0.9, True),
+    Situation("part of a frequent pair of characters", "牙齿{矫正}器", _is_in_frequent_pair, 0.995, 0.99, True),
     Situation("no surname, behind a role", "他爱人{淑芬}说", _is_led_given, 0.4, 0.4),
     Situation("no surname, characters of given names", "，{淑芬}，", _is_given_alone, 0.7, 0.5),
     Situation("no surname", "找{扎西}看病", lambda name: not name.has_surname, 0.95, 0.7),
@@ -358,7 +364,7 @@ SITUATIONS = (
     Situation("weekday, wish or town", "{金华}人", _is_weekday_wish_or_town, 0.97, 0.97),
     Situation("ordinary word of three characters", "，{植物油}，", lambda name: name.size >= 3 and _is_word(name), 0.97, 0.97),
     Situation("ordinary word behind a role", "我同事{文安}", lambda name: name.has_role and _is_word(name), 0.15, 0.15),
-    Situation("ordinary word", "很{舒心}", _is_word, NEVER, 0.9),
+    Situation("ordinary word", "很{舒心}", _is_word, 0.95, 0.85, True),
     Situation("somebody who says something", "但{彭龙}觉得", _says_something, 0.06, 0.06),
     Situation("behind a role", "一助{彭龙}", lambda name: name.has_role, 0.12, 0.12),
     Situation("part of an ordinary word", "{高挑明}吧", _is_in_word, 0.93, 0.5),
@@ -371,11 +377,6 @@ def situation_of(name: NameCandidate) -> Situation:
         if situation.applies(name):
             return situation
     raise AssertionError("the last situation always applies")
-
-
-def _threshold(text: str, start: int, end: int, in_record: bool) -> float:
-    situation = situation_of(NameCandidate(text, start, end))
-    return situation.in_record if in_record else situation.threshold
 
 
 def _begins_blocked_word(text: str, start: int, least: int = 2) -> bool:

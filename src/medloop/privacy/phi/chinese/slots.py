@@ -9,7 +9,7 @@ from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese.pinyin import PINYIN_SURNAMES, count_syllables
 from medloop.privacy.phi.chinese.words import is_pair, ordinary_words, surname_length
 from medloop.privacy.phi.normalize import MASK
-from medloop.privacy.phi.rules import Finder
+from medloop.privacy.phi.rules import Finder, spans_where
 
 _HAN = "\u4e00-\u9fff"
 _DOT = "·•・‧∙⋅"
@@ -105,12 +105,11 @@ def _find_spaced(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_labelled(text: str) -> Iterator[tuple[int, int]]:
-    for match in _LABELLED.finditer(text):
-        start, end = match.span("name")
-        if _is_free(text, start, end) or (
-            surname_length(text, start) and not _NOT_NAMES.search(match["name"]) and not is_pair(text, start)
-        ):
-            yield start, end
+    def is_name(start: int, end: int) -> bool:
+        has_surname = surname_length(text, start) > 0 and not _NOT_NAMES.search(text[start:end]) and not is_pair(text, start)
+        return has_surname or _is_free(text, start, end)
+
+    yield from spans_where(_LABELLED, text, is_name)
 
 
 def _find_behind_relation(text: str) -> Iterator[tuple[int, int]]:
@@ -136,9 +135,8 @@ def _slots(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _find_polite(text: str) -> Iterator[tuple[int, int]]:
-    for match in _POLITE.finditer(text) if _POLITE_TITLE.search(text) else ():
-        if not _ANYBODY.search(match["name"]):
-            yield match.span("name")
+    if _POLITE_TITLE.search(text):
+        yield from spans_where(_POLITE, text, lambda start, end: not _ANYBODY.search(text[start:end]))
 
 
 def doubtful(text: str) -> bool:
@@ -156,9 +154,7 @@ def doubtful(text: str) -> bool:
 
 
 def _find_twice(text: str) -> Iterator[tuple[int, int]]:
-    for match in _TWICE.finditer(text):
-        if not _NOT_NAMES.search(match["name"]) and not is_pair(text, match.start("name")):
-            yield match.span("name")
+    yield from spans_where(_TWICE, text, lambda start, end: not _NOT_NAMES.search(text[start:end]) and not is_pair(text, start))
 
 
 def _find_only_surname(text: str) -> Iterator[tuple[int, int]]:

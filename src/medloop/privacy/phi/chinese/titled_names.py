@@ -7,7 +7,7 @@ from functools import partial
 
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese import slots, unusual
-from medloop.privacy.phi.rules import Finder
+from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
 
 _SURNAMES = lists.lines("surnames_zh.txt")
@@ -21,6 +21,13 @@ _FORM = re.compile(
     r"(?:^|(?<=[\n。；;：:，, ]))(?P<before_sex>[\u4e00-\u9fff]{2,4})(?=[，,、 ] ?(?:[男女](?:性)?(?:[，,、 ]|\d)|\d{1,3}岁))"
     r"|(?:姓名|术者|主刀|[一二三]助|助手|联系人|签名|签字|经治医师|主治医师|主管医师|责任护士|记录者?|开嘱|执行人?|核对人?|审核人?|报告人|送检人|申请人|监护人|家属|收件人|户名|陪护)[：:] ?"
     r"(?P<labelled>[\u4e00-\u9fff]{2,3})(?=[；;，,。、\n ]|$)"
+)
+# Right at the beginning, before sex and age, nearly every word is a name: 时间，男，5岁.
+_FIRST = re.compile(
+    r"(?:^|\n)(?P<name>[\u4e00-\u9fff]{2,4})[,、 ]{1,2}[男女](?:性|孩|童|婴)?[,、 ]{0,2}(?:\d{1,3}|[一二两三四五六七八九十]{1,3})(?:岁|个?月|天|周)"
+)
+_NOBODY_FIRST = re.compile(
+    "患[者儿]|病[人例史]|[产孕]妇|老[人年]|小儿|青年|中年|姓名|性别|本人|家属|孩子|宝宝|儿子|女儿|[爸妈父母]|新生儿|婴儿|某|您好|你好|医生|主诉|基本|情况|资料|信息"
 )
 # Answers of a form that are not a name: 无, 同上, 拒绝.
 _NOT_NAMES = re.compile(
@@ -60,6 +67,12 @@ FINDERS = (
         "frequent surname behind 老 or 小",
         "老{张}来复查",
         rf"(?<![\u4e00-\u9fff])[老小](?P<surname>[{_FREQUENT}])(?=[,。;、\s说来去，；]|$)",
+    ),
+    Finder(
+        "first word before sex and age",
+        "NAME",
+        ("{于是},女,29岁",),
+        lambda text: spans_where(_FIRST, text, lambda start, end: not _NOBODY_FIRST.search(text[start:end])),
     ),
     Finder(
         "name in a form, before the sex or behind a label",

@@ -18,7 +18,7 @@ from medloop.privacy.phi.chinese.words import (
     surname_length,
 )
 from medloop.privacy.phi.lists import NAMES, ORDINARY, is_listed, medical_words, tier
-from medloop.privacy.phi.rules import Finder
+from medloop.privacy.phi.rules import Finder, spans_where
 
 _HAN = "\u4e00-\u9fff"
 _DOT = "·•・‧∙⋅"
@@ -42,6 +42,10 @@ _SYLLABLE = (
 )
 _PEOPLE = re.compile(rf"{_START}(?P<name>[{_SYLLABLE}]{{3,9}})")
 _PEOPLE_PART = re.compile(_PEOPLES)
+_PARTS = sorted({part for line in lists.lines("peoples_zh.txt") for part in line.split()}, key=lambda part: (-len(part), part))
+_OF_PARTS = re.compile(
+    rf"(?P<name>(?:{'|'.join(_PARTS)})(?:(?:{'|'.join(_PARTS)}){{1,3}}(?:江|汗|莫|克孜|别克|罕)?|江|汗|克孜|别克)|(?:{'|'.join(part for part in _PARTS if len(part) > 2)}))"
+)
 _DRUG_END = re.compile("[坦汀唑普胺酮啶嗪松定宁素酸钠钾钙酯醇肽辛星韦净康泊芬隆仑喹苷酚因灵片抗]$")
 # A surname and one or two characters of given names at the beginning of a sentence, or as a signature at its end.
 _RARE = re.compile(rf"{_START}(?P<name>[{RARE_SURNAMES}{WORD_SURNAMES}][{GIVEN}]{{2}})")
@@ -49,9 +53,13 @@ _SIGNATURE = re.compile(rf"[。！？!?;\n)）] ?(?P<name>[{_SINGLE}{WORD_SURNAM
 _TITLED = re.compile(
     rf"(?:^|[,。;:、\s(（]|告知|通知|联系|电话|转告|请|找|由|问|给|经|向|跟|和|叫|让|遵)(?P<name>[{_SINGLE}{WORD_SURNAMES}][{_HAN}]{{1,2}})(?=医生|医师|大夫|主任|护士|教授|护师|药师|技师|老师|女士|先生|同学|奶奶|爷爷|阿姨|阿婆|大爷|大妈|伯伯|叔叔|师父|法师|道长|神父|修女)"
 )
+_ANY_TITLE = re.compile(
+    "医[生师]|大夫|主任|护[士师]|教授|[药技老]师|女士|先生|同学|奶奶|爷爷|阿[姨婆]|大[爷妈]|伯伯|叔叔|师父|法师|道长|神父|修女"
+)
 _NICKNAME = re.compile(
-    rf"{_START}(?P<name>[老小阿大][{_SINGLE}](?:头|哥|姐|子|仔|婆|伯|叔)(?!孢)|[老小][{_SINGLE}](?=[,。、\s说问又没被的来打吃喝今昨在是让])|[{_SINGLE}](?:姐|哥|叔|姨|婶|嫂|伯|总|工)(?=[,。、\s说问又没有被的来打吃喝今昨在是让叫把])|[{_SINGLE}](?:阿婆|阿公|阿姨|大娘|大叔|大姐|大哥|大妈|大爷|大伯|老太|老爷子|老汉|瘸子|胖子|麻子|奶奶|爷爷|师傅|老板|家媳妇|家[的老大小][二三]?)"
-    rf"|阿[{GIVEN}](?:仔|妹|哥|姐|嫂|婆|伯|叔)?(?=[,。、\s说问又没有被的来打吃喝今昨在是让叫把]))"
+    rf"{_START}(?P<name>[老小阿大][{_SINGLE}](?:头|哥|姐|子|仔|婆|伯|叔)(?!孢)|[老小][{_SINGLE}](?=[,。、\s说问又没被的来打吃喝今昨在是让])|[{_SINGLE}](?:姐|哥|叔|姨|婶|嫂|伯|总|工)(?=[,。、\s说问又没有被的来打吃喝今昨在是让叫把])|[{_SINGLE}](?:阿婆|阿公|阿姨|大娘|大叔|大姐|大哥|大妈|大爷|大伯|老太|老爷子|老汉|瘸子|胖子|麻子|奶奶|爷爷|师傅|老板|家媳妇|家[的老大小][二三]?|掌柜|寡妇|木匠|铁匠|屠夫|裁缝|聋子|秃子|驼背|拐子|老头|婆婆|嫂子|支书|村长|老[大二三四五六])"
+    rf"|[大二三四五六七八][嫂婶叔姨姑舅爷哥姐](?:子|妈|娘)?(?=说|问|又|来|打电话|反映)|[小大][二三四五六七八九](?:子|儿|妹|弟)?(?=[吞咳发又被没说摔拉吃喝打])"
+    rf"|阿[{GIVEN}](?:仔|妹|哥|姐|嫂|婆|伯|叔)(?!氏)|阿[{GIVEN}](?=[,。、\s说问又没有被的来打吃喝今昨在是让叫把]))"
 )
 _HIDDEN = re.compile(
     rf"(?<![{_HAN}])(?P<name>[{_SINGLE}](?:某{{1,2}}(?=[,。、（( \d]|$)|[XxＸ×*＊○〇]{{1,2}}[{_HAN}]?|[{_HAN}][XxＸ×*＊○〇]))(?![A-Za-z])"
@@ -65,10 +73,18 @@ _ONE_LATIN = re.compile(
     rf"{_START}(?P<name>[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ\u0100-\u024f'’]{{2,20}})(?=[,，]? ?(?:今|昨|说|问|诉|来|要|在|是|打|发|咳|术后|产后|吃|又|的|拒|没|刚|已|上周|反映|\d+岁|男|女|先生|女士|小姐|太太))"
 )
 _WITH_LATIN = re.compile(
-    rf"(?<![A-Za-z])(?P<name>(?P<first>{_CAP}) ?[{_SINGLE}])(?=[,。、说的问打来在是今昨又也 (（]|$)|{_START}(?P<name2>[{_SINGLE}](?P<last>{_CAP}))(?![A-Za-z])"
+    rf"(?<![A-Za-z])(?P<name>(?P<first>{_CAP}) ?[{_SINGLE}])(?=[,。、说的问打来在是今昨又也要诉吃发咳术拒没刚已反 (（]|$)|{_START}(?P<name2>[{_SINGLE}](?P<last>{_CAP}))(?![A-Za-z])"
 )
 _SPELLED_LATIN = re.compile(r"(?<![A-Za-z])(?P<name>[A-Za-z](?:[ .\-]{1,3}[A-Za-z]){4,20})(?![A-Za-z])")
 _SMALL_PINYIN = re.compile(r"(?:^|(?<=[,。;:、\n]))(?P<name>[a-z]{2,8} [a-z]{2,12}(?: [a-z]{2,6})?)(?=[\u4e00-\u9fff])")
+_JAPANESE = "山田 佐藤 铃木 高桥 田中 渡边 伊藤 中村 小林 加藤 吉田 山本 佐佐木 山口 松本 井上 木村 清水 斋藤 山崎 森田 池田 桥本 阿部 石川 前田 藤田 小川 冈田 后藤 长谷川 村上 近藤 石井 坂本 远藤 青木 西村 福田 太田 三浦 藤原 松田 中岛 上野 竹内 金子 中野 原田 和田 宫本 大野 水野 野口 川崎 小野寺"
+_TWO = "欧阳|上官|司马|司徒|诸葛|东方|皇甫|慕容|令狐|公孙|夏侯|尉迟|赫连|宇文|长孙|端木|轩辕|申屠|钟离|濮阳|淳于|太史|闻人|独孤|南宫|百里|呼延|东郭|西门|澹台|公冶|宗政|仲孙|鲜于|闾丘|第五|左丘|万俟|拓跋|亓官|司空"
+_LONG_SURNAME = re.compile(
+    rf"(?P<name>(?:{_JAPANESE.replace(' ', '|')})[{_HAN}]{{1,2}}[{_HAN}]?(?=[{_HAN}]?[,。;:、()\s]|女士|先生|小姐|$)|(?:{_JAPANESE.replace(' ', '|')})(?:太郎|[{_HAN}][子美纪一二郎树也介香奈雄夫]|[{GIVEN}]{{2}})|(?:{_TWO})[{GIVEN}]{{1,2}}|[阮黎范裴邓潘武][氏文][{_HAN}][{GIVEN}]?)"
+)
+_PET_NAME = re.compile(
+    rf"(?:^|[,。;!?:\s]|我家|我们家|你家|邻居家?的?|隔壁)(?P<name>([{_HAN}])\2)(?=爸|妈|奶奶|爷爷|姥|家长|他[爸妈]|她[爸妈]|[吃发咳拉起打吐也又]|的[^时话])"
+)
 _CHILD_OF = re.compile(rf"(?P<name>[{_SINGLE}][{_HAN}]{{1,2}})之(?:子|女|父|母|妻|夫|双胎|[大小次长])")
 
 
@@ -77,53 +93,55 @@ def _is_no_word(text: str, start: int, end: int) -> bool:
     return name not in ordinary_words() and not any(is_pair(text, index) for index in range(start, end - 1))
 
 
+def _is_no_term(text: str, start: int, end: int) -> bool:
+    return not is_term(text, (start, end, "NAME"))
+
+
 def _find_dotted(text: str) -> Iterator[tuple[int, int]]:
-    for match in _DOTTED.finditer(text) if any(dot in text for dot in _DOT) else ():
-        start, end = match.span("name")
-        if not _NOT_DOTTED.search(match["name"]) and not is_term(text, (start, end, "NAME")):
-            yield start, end
+    if any(dot in text for dot in _DOT):
+        yield from spans_where(
+            _DOTTED, text, lambda start, end: not _NOT_DOTTED.search(text[start:end]) and _is_no_term(text, start, end)
+        )
 
 
 def _find_peoples(text: str) -> Iterator[tuple[int, int]]:
-    for match in _PEOPLE.finditer(text) if _PEOPLE_PART.search(text) else ():
-        start, end = match.span("name")
-        if _PEOPLE_PART.search(match["name"]) and not _DRUG_END.search(match["name"]) and not is_term(text, (start, end, "NAME")):
-            yield start, end
+    def is_one(start: int, end: int) -> bool:
+        name = text[start:end]
+        return bool(_PEOPLE_PART.search(name)) and not _DRUG_END.search(name) and _is_no_term(text, start, end)
+
+    if _PEOPLE_PART.search(text):
+        yield from spans_where(_PEOPLE, text, is_one)
+    yield from spans_where(_OF_PARTS, text, lambda start, end: _is_no_term(text, start, end) and _is_no_word(text, start, end))
 
 
 def _find_rare(text: str) -> Iterator[tuple[int, int]]:
-    for match in _RARE.finditer(text):
-        start, end = match.span("name")
-        if is_given(text[start + 1 : end]) and _is_no_word(text, start, end) and not is_pair(text, end - 1, often=True):
-            yield start, end
+    def is_name(start: int, end: int) -> bool:
+        return is_given(text[start + 1 : end]) and _is_no_word(text, start, end) and not is_pair(text, end - 1, often=True)
+
+    yield from spans_where(_RARE, text, is_name)
 
 
 def _find_signature(text: str) -> Iterator[tuple[int, int]]:
-    if match := _SIGNATURE.search(text):
-        start, end = match.span("name")
-        if _is_no_word(text, start, end) and not is_term(text, (start, end, "NAME")):
-            yield start, end
+    yield from spans_where(_SIGNATURE, text, lambda start, end: _is_no_word(text, start, end) and _is_no_term(text, start, end))
 
 
 def _find_titled(text: str) -> Iterator[tuple[int, int]]:
-    for match in _TITLED.finditer(text):
-        start, end = match.span("name")
-        if (
-            end - start > 1
-            and (_is_no_word(text, start, end) or is_given(text[start + 1 : end]))
-            and not _NOBODY.search(match["name"])
-        ):
-            yield start, end
+    def is_name(start: int, end: int) -> bool:
+        is_free = _is_no_word(text, start, end) or is_given(text[start + 1 : end])
+        return end - start > 1 and is_free and not _NOBODY.search(text[start:end])
+
+    if _ANY_TITLE.search(text):
+        yield from spans_where(_TITLED, text, is_name)
 
 
 _NOBODY = re.compile("[的位名个科室院年轻各每这那其他她我你们些家属患者病人老主任值班上级责任]")
 
 
 def _find_nicknames(text: str) -> Iterator[tuple[int, int]]:
-    for match in _NICKNAME.finditer(text):
-        start, end = match.span("name")
-        if match["name"] not in ordinary_words() and not is_pair(text, start, often=True):
-            yield start, end
+    words = ordinary_words()
+    yield from spans_where(
+        _NICKNAME, text, lambda start, end: text[start:end] not in words and not is_pair(text, start, often=True)
+    )
 
 
 def _find_hidden(text: str) -> Iterator[tuple[int, int]]:
@@ -147,6 +165,10 @@ def _find_latin(text: str) -> Iterator[tuple[int, int]]:
         words = re.findall(rf"{_CAP}", match["name"])
         listed = any(is_listed(word.lower(), NAMES) or (len(word) > 2 and count_syllables(word.lower())) for word in words)
         is_name = all(map(_is_foreign_word, words)) and (listed or not (match["name"].isupper() or "-" in match["name"]))
+        first_listed = is_listed(words[0].lower(), NAMES) and words[0].lower() not in medical_words()
+        is_name = is_name or (
+            first_listed and not _LATIN_TERM.search(match["name"]) and "\u4e00" <= text[match.end() : match.end() + 1] <= "\u9fff"
+        )
         if is_name and not _TERM_BEHIND.match(text, match.end()):
             yield match.span("name")
     for match in _ONE_LATIN.finditer(text):
@@ -164,6 +186,9 @@ def _find_latin(text: str) -> Iterator[tuple[int, int]]:
 _TERM_BEHIND = re.compile(
     r" ?(?:综合征|综合症|病|征|试验|评分|分级|分期|量表|法|术|反应|现象|骨折|瘤|线|环|管|细胞|[Ⅰ-Ⅻ\d]|syndrome|disease|score|test|sign)"
 )
+
+
+_LATIN_TERM = re.compile(r"\b(?i:syndrome|disease|score|test|sign|scale|grade|stage|type|class|criteria|index|method)\b")
 
 
 def _find_small_pinyin(text: str) -> Iterator[tuple[int, int]]:
@@ -224,17 +249,20 @@ def _find_subjects(text: str) -> Iterator[tuple[int, int]]:
 
 
 _PERSON_ONLY = (
-    "(?:问|说|诉|称|要求|拒绝|希望|表示)(?![明书])|今[天日早晨]|昨[天晚日夜]|[术产]后(?:第|\\d)|[出入]院|值班|没来|又(?:没|来|喝|犯)|自己|[他她](?!汀)|家属|被(?!动)|摔|怀孕|对.{1,6}过敏|[发高]烧\\d|血[压糖]\\d|体温\\d"
+    "(?:问|说|诉|称|要求|拒绝|希望|表示)(?![明书])|今[天日早晨]|昨[天晚日夜]|[术产]后(?:第|\\d)|[出入]院|值班|没来|又(?:没|来|喝|犯)|自己|[他她](?!汀)|家属|被(?!动)|摔|怀孕|对.{1,8}(?:过敏|皮试)|[发高]烧\\d|血[压糖]\\d|体温\\d"
     "|胸痛\\d|呕吐物|出现荨|的(?:儿子|女儿|老伴|家属|妈|爸|报告|血[压糖钾]|尿|CT|胃镜|化验)|用[^药于了法]|三天|两天"
 )
 _WORD_SUBJECT = re.compile(rf"(?:^|(?<=[。！？!?;\n]))(?P<name>[{_HAN}]{{2,3}}?)(?={_PERSON_ONLY})")
 _SAYS_NAME = re.compile("患者名|叫这个|这名字|真叫|本名|名字就|真姓|名字真|音同|同音|谐音|不是(?:药|病|中药|骂人)|拆字|姓名缩写")
 
 
+def says_name(text: str) -> bool:
+    """Whether the text says of a word that it is a name: 患者真叫这个."""
+    return _SAYS_NAME.search(text) is not None
+
+
 def may_name_by_word(text: str) -> bool:
-    """Whether a word that begins with a surname does what only a person does, or the text says that a word is a name."""
-    if _SAYS_NAME.search(text):
-        return True
+    """Whether a word that begins with a surname does what only a person does."""
     for match in _WORD_SUBJECT.finditer(text):
         start = match.start("name")
         if _is_word_subject(text, start, match.end("name")):
@@ -250,14 +278,11 @@ def _is_word_subject(text: str, start: int, end: int) -> bool:
 
 def _find_word_subjects(text: str) -> Iterator[tuple[int, int]]:
     """Ordinary words; one of medicine only makes the text doubtful."""
-    for match in _WORD_SUBJECT.finditer(text):
-        start, end = match.span("name")
-        if (
-            _is_word_subject(text, start, end)
-            and not is_term(text, (start, end, "NAME"))
-            and match["name"] not in blocked_words()
-        ):
-            yield start, end
+
+    def is_name(start: int, end: int) -> bool:
+        return _is_word_subject(text, start, end) and _is_no_term(text, start, end) and text[start:end] not in blocked_words()
+
+    yield from spans_where(_WORD_SUBJECT, text, is_name)
 
 
 _EVERYDAY = re.compile(
@@ -266,15 +291,33 @@ _EVERYDAY = re.compile(
 
 
 def _find_children(text: str) -> Iterator[tuple[int, int]]:
-    for match in _CHILD_OF.finditer(text) if "之" in text else ():
-        start, end = match.span("name")
-        if surname_length(text, start) and _is_no_word(text, start, end):
-            yield start, end
+    if "之" in text:
+        yield from spans_where(
+            _CHILD_OF, text, lambda start, end: surname_length(text, start) > 0 and _is_no_word(text, start, end)
+        )
+
+
+def _find_long_surnames(text: str) -> Iterator[tuple[int, int]]:
+    def is_name(start: int, end: int) -> bool:
+        return _is_no_term(text, start, end) and not is_pair(text, end - 2, often=True) and not is_pair(text, start + 1)
+
+    yield from spans_where(_LONG_SURNAME, text, is_name)
+
+
+def _find_pet_names(text: str) -> Iterator[tuple[int, int]]:
+    yield from spans_where(
+        _PET_NAME, text, lambda start, end: not _NOT_PET.search(text[start:end]) and not is_pair(text, start, often=True)
+    )
+
+
+_NOT_PET = re.compile("[爸妈爷奶姐妹哥弟叔伯姑姨舅婶公婆宝常天刚慢往多少个看想问说试听谢好久仅渐默悄偷隐时每种样人家]")
 
 
 FINDERS = (
+    Finder("surname of two characters, or of Japan or Vietnam", "NAME", ("{渡边纯一},左下肺炎", "{尉迟敏}孕检", "{阮氏秋}产后"), _find_long_surnames),
+    Finder("pet name at home", "NAME", ("我家{妞妞}吃奶粉吐",), _find_pet_names),
     Finder("any name with a dot", "NAME", ("{孛儿只斤·苏日娜}，女", "{让-保罗·热内}，腹痛"), _find_dotted),
-    Finder("name of another people of China", "NAME", ("{买合木提江}腹部超声", "{吉克阿果莫}，发热"), _find_peoples),
+    Finder("name of another people of China", "NAME", ("{买合木提江}腹部超声", "{吉克阿果莫}，发热", "{海来阿呷莫}美沙酮门诊"), _find_peoples),
     Finder("rare surname before a given name", "NAME", ("{员翠霞}血糖高",), _find_rare),
     Finder("signature at the end", "NAME", ("定期复查。{区伟文}",), _find_signature),
     Finder("whole name before a title", "NAME", ("已告知{朴善姬}护士",), _find_titled),

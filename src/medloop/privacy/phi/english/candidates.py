@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from medloop.privacy.phi import lists
+from medloop.privacy.phi.english.name_words import SELDOM_NAMES, SHORT_NAMES, WORD_NAMES
 from medloop.privacy.phi.english.places import is_department
 from medloop.privacy.phi.english.tagger import Token
 from medloop.privacy.phi.lists import COMMON, ORDINARY, UNLISTED, WordList, tier
@@ -103,6 +104,36 @@ def deciding_rule(candidate: PhiCandidate) -> CandidateRule:
 def is_word_phi(candidate: PhiCandidate) -> bool:
     """As `is_phi` for a word by itself: what stands beside it does not count."""
     return next(rule for rule in WORD_RULES if rule.applies(candidate)).is_phi
+
+
+def _is_short_form(candidate: PhiCandidate) -> bool:
+    behind = candidate.tokens[candidate.last + 1 : candidate.last + 2]
+    return bool(behind) and behind[0].word in ("'t", "’t")
+
+
+def _is_called_so(candidate: PhiCandidate) -> bool:
+    """One capitalized word that people are called by, though it is short or an ordinary word too: Wu, Sky."""
+    if candidate.kind != "NAME" or not candidate.mixed_case or len(candidate.words) != 1:
+        return False
+    word, lower = candidate.words[0], candidate.words[0].lower()
+    if not (word[0].isupper() and word[1:].islower()) or (lower in SELDOM_NAMES and candidate.first):
+        return False
+    return (lower in WORD_NAMES or lower in SHORT_NAMES) and not (_is_eponym(candidate) or _opens_sentence(candidate))
+
+
+def _is_seldom_name(candidate: PhiCandidate) -> bool:
+    """One ordinary word inside a text that seldom is a name: "Doctor: Nice, what about"."""
+    is_one = candidate.kind == "NAME" and len(candidate.words) == 1 and candidate.first > 0
+    return is_one and candidate.words[0].lower() in SELDOM_NAMES and not _is_titled(candidate)
+
+
+def _is_heading(candidate: PhiCandidate) -> bool:
+    """Several words, an ordinary one among them and nobody's name: "Glomerular Filtration Rate"."""
+    if candidate.kind != "NAME" or len(candidate.words) < 2 or _is_titled(candidate):
+        return False
+    if any(not lists.NAMES.isdisjoint(listed) for listed in candidate.listed):
+        return False
+    return any(is_plain(word) and word.lower() not in WORD_NAMES for word in candidate.words)
 
 
 def _is_remark(candidate: PhiCandidate) -> bool:
@@ -268,6 +299,10 @@ WORD_RULES = (
     CandidateRule("anything else", "Call {Annabelle Kowalczyk}", lambda _: True, True),
 )
 RULES = (
+    CandidateRule("short form of a verb", "Thanks, {Don}'t stop the tablets", _is_short_form, False),
+    CandidateRule("short or ordinary word that people are called by", "{Wu} was here with a cough again", _is_called_so, True),
+    CandidateRule("word that seldom is a name", "the patients said: {Nice}, what about it", _is_seldom_name, False),
+    CandidateRule("ordinary words and nobody's name", "the {Glomerular Filtration Rate} of patients fell", _is_heading, False),
     CandidateRule("remark of a few ordinary words", "{Outdated} Guideline", _is_remark, False),
     CandidateRule("small talk in small letters", "the patients were {using okay} doses of it", _is_small_talk, False),
     CandidateRule("eponym of a disease, a sign or an institute", "patients with {Marie-Tooth} disease", _is_eponym, False),

@@ -7,6 +7,31 @@ from typing import NamedTuple
 
 from medloop.privacy.phi.lists import FREQUENT, NAMES, NOT_ONLY_ORDINARY, UNLISTED, WordList, is_listed, medical_words, tier
 
+SHORT_NAMES = frozenset(
+    "wu xu hu ma li lu yu ng su ye le vo vu ko oh bo xi qi lo ip ma mo wa ly ha na ku".split()
+)  # of two letters
+# Ordinary words that people are called by.
+WORD_NAMES = frozenset(
+    """will faith mark summer frank art gene hope dawn rose grace joy mercy pearl ruby amber iris lily daisy violet ivy heather holly hazel olive ginger sage basil
+    rosemary clay cliff rock stone rusty sandy sunny rich bill bob jack pat sue chuck chip dale glen heath lance miles norm ray rod skip stew ted victor wade ward woody penny
+    patience prudence charity constance felicity harmony honor honour melody serenity trinity destiny genesis heaven angel blessing precious princess prince king duke earl baron
+    noble justice major sterling stormy rain river brook lake ocean sky star autumn spring winter june may april august friday sunday christian jordan chase chance hunter mason
+    cooper carter tyler taylor parker porter archer fisher gunner cash price reed drew wren robin jay colt buck bear fox wolf drake crystal diamond jade opal gem jasper flint
+    silver scarlet cherry candy brandy sherry dolly dot kitty bunny happy merry bliss love lovely true young long short strange day knight bishop pope cook baker butler gardener
+    sister pain moody sharp swift savage nice best good goodman little small rice bean berry plum lemon bird crane finch martin nightingale peacock marsh field forest wood hill
+    ford bridge church abbey temple page wright smith potter weaver shepherd harper piper singer mann gay jolly so ho do an ng sung long son song king sun yu bong dung dong
+    dusty windy cloudy misty rocky sonny buddy junior pepper maple willow juniper clover fern poppy rowan linden ash oak bay coral shelby mace dash blaze ace ryder sailor remy
+    lane park parks wells banks brooks rivers waters fields woods hills flood frost snow winters summers holiday marshall law wise bright keen strong gentle loyal glory gift comfort lucky fortune spirit
+    gates lodge castle house mill miller farmer fletcher chandler carpenter sawyer thatcher tinker webster fuller tanner skinner glover mercer draper chapman spicer honey sweet rye parsley thyme dill clover
+    peach olive hazel black white brown green gray grey bliss wild wilder noble stark dark moon sunrise dawn storm cloud breeze meadow glen dell heath ridge cove harbor stone boulder pebble sand dune
+    guy dean gay jean nick tony rob pierce bud tex red blue indigo ebony ivory sable raven lark dove""".split()
+)
+# Of these, words that seldom are a name: something else must say so.
+SELDOM_NAMES = frozenset(
+    """good nice best so do an day true happy blue red silver love lovely long short small little strange merry young spring summer autumn winter field may sister true bear song son sun
+    june april august nice lane park law strong house dark black white brown green gray grey wild gift spirit sand stone sweet moon storm wells comfort
+    page price justice junior major noble wood wolf ocean lake river heaven star sky post cross king queen church temple bridge so don pain cook baker ward""".split()
+)
 # Words that often begin with a capital and never begin a name.
 SENTENCE_WORDS = frozenset(
     """The This That There Then He She It We You They I In On At For And But If Please Patient Doctor Call Take Your My His Her
@@ -66,7 +91,7 @@ WORD_RULES = (  # the first that applies decides
     WordRule("first name", "grace", lambda word, _: is_listed(word, _FIRST_NAME), True),
     WordRule("surname", "lancaster", lambda word, _: is_listed(word, NAMES) and tier(word) not in FREQUENT, True),
     WordRule("surname that is a frequent word", "price", lambda word, _: is_listed(word, NAMES), False),
-    WordRule("word in no list", "oyelaran", lambda word, _: _is_unknown(word), True),
+    WordRule("word in no list", "ashgrovenko", lambda word, _: _is_unknown(word), True),
     WordRule("ordinary word", "kitchen", lambda _word, _expected: True, False),
 )
 

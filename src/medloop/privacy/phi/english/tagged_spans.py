@@ -9,6 +9,7 @@ from typing import NamedTuple
 from medloop.privacy.phi.allowed import is_added
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_plain, is_word_phi
+from medloop.privacy.phi.english.name_words import WORD_NAMES
 from medloop.privacy.phi.english.tagger import TAGS, LetterCase, Scores, Token
 from medloop.privacy.phi.lists import FREQUENT, NAMES, NOT_ONLY_ORDINARY, WordList, eponyms, is_listed, medical_words, tier
 from medloop.privacy.phi.normalize import MASK
@@ -103,6 +104,9 @@ def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float
     is_note = is_medical or len(part.tokens) < _REMARK
     for token, margin in zip(part.tokens, margins, strict=True):
         word = token.word
+        if mixed_case and margin > best and _is_called_so(word):
+            best = margin
+            continue
         if is_note and _is_heading(word):
             continue
         if (
@@ -119,6 +123,12 @@ def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float
         if not is_medical or is_word_phi(PhiCandidate([token], 0, 0, "NAME", is_medical, mixed_case)):
             best = margin
     return best
+
+
+@lru_cache(maxsize=32_768)
+def _is_called_so(word: str) -> bool:
+    """A capitalized word that people are called by, though it is an ordinary one: what the tagger made of it counts."""
+    return word.istitle() and word.lower() in WORD_NAMES
 
 
 @lru_cache(maxsize=32_768)
@@ -290,7 +300,7 @@ def _whole(text: str, tokens: Sequence[Token], first: int, last: int, kind: str)
         return (start, end, kind) if is_zip else None
     if kind == "NAME":
         start, end = _with_titles(tokens, first, last)
-        if end - start < 2:
+        if end - start < 2 or text[start - 1 : start].isalnum():  # the end of a code
             return None
     return start, end, kind
 

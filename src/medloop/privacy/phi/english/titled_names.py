@@ -7,13 +7,13 @@ from functools import partial
 
 from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, is_phrase, is_short_form, name_end, small_name_end
 from medloop.privacy.phi.lists import NAMES, ORDINARY, WordList, is_listed, medical_words, tier
-from medloop.privacy.phi.rules import Finder
+from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
 
 _CAP = r"[A-ZÀ-ÖØ-ÞĀ-ŽƏȘȚ][a-zß-öø-ÿ\u0100-\u024fə'’\-]{1,20}(?:[A-Z][a-zß-öø-ÿ\u0100-\u024fə]{1,20})?"
 _WHOLE = rf"(?:(?:{_CAP}|[A-Z]\.?|van|von|der|den|de|la|le|di|bin|al)[ \-]){{0,3}}{_CAP}"
 _FULL = rf"{_CAP}(?: [A-Z]\.?)?(?: (?:(?:Ó|Ní|Nic|Mac|Ua|ibn|binti|van|von|de|la|del|di|bin|al|da|dos|el) ){{0,2}}{_CAP}){{0,2}}"
-_TITLE = "Dr|Mr|Mrs|Ms|Miss|Mx|Prof|Professor|Doctor|Nurse|Sister"
+_TITLE = "Dr|Mr|Mrs|Ms|Miss|Mx|Prof|Professor|Doctor|Nurse|Sister|Md|Mohd|Smt|Shri|Sheikh|Haji|Señora?|Herr|Frau|Mme|Mlle|Monsieur|Madame|Signora?|Rabbi|Imam|Pastor|Sgt|Cpl|Capt|Officer|Constable|Councillor|Lady|Lord|Auntie|Aunty|Aunt|Uncle|Tita|Tito|Lola|Kuya|Nonna|Nonno|Babushka|Begum|Ustad|Pandit|Swami"
 _LABEL = "[Cc]aller|[Ii]nterpreter|[Ii]nformant|[Aa]uthor|[Ww]itness|[Rr]esident|[Nn]urse|[Nn]ext of kin|[Cc]ontact|[Pp]atient|[Nn]ame|[Aa]ttending|[Pp]hysician|[Pp]rovider|[Ss]urgeon|[Gg]uardian|[Ee]mergency contact|[Ss]igned(?: by)?"
 _KIN = "wife|husband|son|daughter|mother|father|mom|dad|grandmother|grandfather|brother|sister|child|partner|friend"
 
@@ -37,7 +37,10 @@ def _labelled(name: str, example: str, hints: tuple[str, ...], regex: str) -> Fi
 
 LABELLED = (
     _labelled(
-        "title", "today {Dr. Maria van der Berg} came", tuple(_TITLE.split("|")), rf"\b(?P<name>(?:{_TITLE})\b\.? {_WHOLE})"
+        "title",
+        "today {Dr. Maria van der Berg} came",
+        tuple(title.removesuffix("a?") for title in _TITLE.split("|")),
+        rf"\b(?P<name>(?:{_TITLE})\b\.? {_WHOLE})",
     ),
     _labelled(
         "label of a form",
@@ -136,7 +139,7 @@ _SMALL_NAME = re.compile(
 _SMALL_TITLES = frozenset(("dr", "mr", "mrs", "ms", "nurse", "doctor"))
 # What makes the words before it a disease, a scale, an institute.
 _TERM_BEHIND = re.compile(
-    r"(?:['’]s?)?[ -](?:[a-z]{1,15} )?(?:disease|syndrome|sign|test|scale|score|criteria|lymphoma|virus|disorder|procedure|maneuver|operation|method|trial|study|palsy|ataxia"
+    r"(?:['’]s?)?[ -](?:[a-z]{1,15} |[A-Z][a-z]{1,15}(?:['’]s)? ){0,2}(?:disease|syndrome|sign|test|scale|score|criteria|lymphoma|virus|disorder|procedure|maneuver|operation|method|trial|study|palsy|ataxia"
     r"|dystrophy|institute|foundation|hospital|university|clinic|classification|staging|reaction|stain|phenomenon|plot|curve)",
     re.I,
 )
@@ -179,23 +182,21 @@ def _find_nicknames(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_capitals_first(text: str) -> Iterator[tuple[int, int]]:
-    for match in _CAPITALS_FIRST.finditer(text):
-        words = [word.lower() for word in re.findall(r"[A-Z'’]{3,}", match["name"])]
-        if not all(tier(word) in ORDINARY or word in medical_words() or is_listed(word, _TERMS_AND_MONTHS) for word in words):
-            yield match.span("name")
+    def is_name(start: int, end: int) -> bool:
+        words = [word.lower() for word in re.findall(r"[A-Z'’]{3,}", text[start:end])]
+        return not all(tier(word) in ORDINARY or word in medical_words() or is_listed(word, _TERMS_AND_MONTHS) for word in words)
+
+    yield from spans_where(_CAPITALS_FIRST, text, is_name)
 
 
 def _find_listed(text: str) -> Iterator[tuple[int, int]]:
-    for match in _TWO_CAPITALIZED.finditer(text):
-        words = match["name"].split()
+    def is_name(start: int, end: int) -> bool:
+        words = text[start:end].split()
         first, last = words[0].lower(), words[-1].lower()
-        if (
-            is_listed(first, _FIRST_NAME)
-            and is_listed(last, _SURNAME)
-            and not is_phrase(first, last)
-            and not _TERM_BEHIND.match(text, match.end())
-        ):
-            yield match.span("name")
+        are_listed = is_listed(first, _FIRST_NAME) and is_listed(last, _SURNAME)
+        return are_listed and not is_phrase(first, last) and not _TERM_BEHIND.match(text, end)
+
+    yield from spans_where(_TWO_CAPITALIZED, text, is_name)
 
 
 def _find_in_capitals(text: str) -> Iterator[tuple[int, int]]:

@@ -5,32 +5,19 @@ import re
 from collections.abc import Iterator
 
 from medloop.privacy.phi.allowed import is_term
-from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, is_short_form
+from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, WORD_NAMES, is_short_form
 from medloop.privacy.phi.lists import NAMES, ORDINARY, UNLISTED, WordList, eponyms, is_listed, medical_words, tier
-from medloop.privacy.phi.rules import Finder
+from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
 
 _CAP = r"[A-ZÀ-ÖØ-ÞĀ-Ž][a-zß-öø-ÿ\u0100-\u024f'’]{1,20}"
-# Ordinary words that people are called by.
-WORD_NAMES = frozenset(
-    """will faith mark summer frank art gene hope dawn rose grace joy mercy pearl ruby amber iris lily daisy violet ivy heather holly hazel olive ginger sage basil
-    rosemary clay cliff rock stone rusty sandy sunny rich bill bob jack pat sue chuck chip dale glen heath lance miles norm ray rod skip stew ted victor wade ward woody penny
-    patience prudence charity constance felicity harmony honor honour melody serenity trinity destiny genesis heaven angel blessing precious princess prince king duke earl baron
-    noble justice major sterling stormy rain river brook lake ocean sky star autumn spring winter june may april august friday sunday christian jordan chase chance hunter mason
-    cooper carter tyler taylor parker porter archer fisher gunner cash price reed drew wren robin jay colt buck bear fox wolf drake crystal diamond jade opal gem jasper flint
-    silver scarlet cherry candy brandy sherry dolly dot kitty bunny happy merry bliss love lovely true young long short strange day knight bishop pope cook baker butler gardener
-    sister pain moody sharp swift savage nice best good goodman little small rice bean berry plum lemon bird crane finch martin nightingale peacock marsh field forest wood hill
-    ford bridge church abbey temple page wright smith potter weaver shepherd harper piper singer mann gay jolly so ho do an ng sung long son song king sun yu bong dung dong
-    dusty windy cloudy misty rocky sonny buddy junior pepper maple willow juniper clover fern poppy rowan linden ash oak bay coral shelby mace dash blaze ace ryder sailor remy
-    guy dean don gay jean nick tony rob pierce bud tex red blue indigo ebony ivory sable raven lark dove""".split()
-)
 _SEASONS = frozenset(
     "summer spring autumn winter hope faith grace joy love art gene rain day heaven long short sharp good best nice happy true may so do an".split()
 )
 _VERB = (
     "needs|wants|gets|takes|feels|does|carries|says|said|wakes|woke|reacts|refused|refuses|took|came|called|calls|started|stopped|lives|asks|asked|denies|reports|complains|declined|declines|attends|attended|missed|got|drinks|smokes|sleeps"
     "|slept|eats|walks|walked|fell|vomited|presented|presents|went|cannot|can't|doesn't|hasn't|won't|isn't|wasn't|tolerated|tested|received|underwent|developed|broke|lost|gained|weighs|knows|thinks|hates|loves|likes|keeps|forgot|remembers|prefers|works|stays"
-    "|speaks|understands|sees|saw|wakes|cried|cries|snores|coughs|bleeds|faints|fainted|stepped|ate|drank|quit|ran|told|told|gave|swallowed|slipped|tripped|hurt|injured|brought|describes|endorses|admits|seems|appears|looks|sounds|sat|stood"
+    "|speaks|understands|sees|saw|wakes|cried|cries|snores|coughs|bleeds|faints|fainted|stepped|ate|drank|quit|ran|told|told|gave|swallowed|slipped|tripped|hurt|injured|brought|seen|reviewed|admitted|booked|listed|referred|examined|describes|endorses|admits|seems|appears|looks|sounds|sat|stood"
 )
 _STATE = r"(?:is|was) (?:the patient|an? \d|\d|here|back|in (?:bed|room|bay|clinic)|on \w+|having|feeling|taking|having|still|now|not|\w+ing\b|\w+ed\b|anxious|worried|pregnant|confused|well|better|sick|afebrile|stable)|(?:has|had) (?:a|an|been|no|not|had|his|her|some|two|three|\w+ (?:pain|fever|hematuria|cough))|will (?:need|be|have|come|call|see|take|go)|may (?:need|have|go)"
 _SUBJECT = re.compile(
@@ -53,7 +40,13 @@ _OPENING = re.compile(
     rf"(?:^|(?<=\n))(?P<name>{_CAP}(?:[ \-]{_CAP}){{0,2}})(?= ?[-–—:(] ?|, (?:\d|[MF]\b)| (?:[A-Z]{{2,6}}\b|\d))"
 )
 _SMALL = re.compile(
-    rf"\b(?P<lead>pt|patient|baby|nurse|dr|called|named|mr|mrs|ms) (?P<name>[a-z]{{2,15}})(?= (?:{_VERB}|has|had|is|was|will)\b)"
+    rf"\b(?P<lead>pt|patient|baby|nurse|dr|called|named|mr|mrs|ms) (?P<name>[a-z]{{2,15}})(?= (?:(?:{_VERB}|has|had|is|was|will|says?|now|still|due|back)\b|c/o|s/p|w/|\d))"
+)
+_DESCRIBED = re.compile(
+    rf"(?:^|(?<=[.!?;\n] ))(?P<name>{_CAP}(?:[ \-]{_CAP}){{0,2}}) (?:is|was) an? (?:[a-z\d\-]+ ){{0,4}}(?:lady|man|woman|boy|girl|gentleman|male|female|smoker|child|infant|teenager|mother|nurse|teacher|farmer|student|widow|widower|veteran|\d{{1,3}}[- ]?(?:yo?|year))\b"
+)
+_SIGNED = re.compile(
+    rf"(?:^|\n|[.!?,] )(?i:thx|thanks|thank you|ta|cheers|best|best wishes|regards|rgds|kind regards|BW|yours|yours sincerely|yours truly|love|sincerely|respectfully)[,.!\-]?\s{{1,2}}(?P<name>{_CAP}(?: {_CAP}){{0,2}})(?:,? (?:RN|MD|FY\d|SHO|NP|PA))?\s*$"
 )
 _SPEAKER = re.compile(rf"(?:^|\n|[.!?] )[\"“‘'](?P<name>{_CAP})[\"”’'](?= \()")
 
@@ -66,7 +59,7 @@ def _can_be_person(word: str) -> bool:
     if (
         is_short_form(lower)
         or lower in medical_words()
-        or lower in eponyms()
+        or (lower in eponyms() and not is_listed(lower, NAMES))
         or word in SENTENCE_WORDS
         or is_listed(lower, _NOBODY)
     ):
@@ -96,10 +89,12 @@ _MINE = frozenset(("It", "That", "Today", "Yesterday", "Mom", "Mum", "Dad", "Bab
 
 def _find_inside(text: str) -> Iterator[tuple[int, int]]:
     """An ordinary word with a capital inside a sentence is a name: "told Will to hold it"."""
-    for match in _INSIDE.finditer(text):
-        word = match["name"].lower()
-        if word in WORD_NAMES and word not in _SEASONS and word not in eponyms() and not is_listed(word, _NOBODY):
-            yield match.span("name")
+
+    def is_name(start: int, end: int) -> bool:
+        word = text[start:end].lower()
+        return word in WORD_NAMES and word not in _SEASONS and word not in eponyms() and not is_listed(word, _NOBODY)
+
+    yield from spans_where(_INSIDE, text, is_name)
 
 
 def _find_led(text: str) -> Iterator[tuple[int, int]]:
@@ -119,25 +114,24 @@ _HEADINGS = frozenset("will may long short best good day so do an little small f
 
 
 def _find_last_first(text: str) -> Iterator[tuple[int, int]]:
-    for match in _LAST_FIRST.finditer(text):
-        words = [word.lower() for word in re.findall(r"[A-Za-z'’]{3,}", match["name"])]
+    def is_name(start: int, end: int) -> bool:
+        words = [word.lower() for word in re.findall(r"[A-Za-z'’]{3,}", text[start:end])]
         terms = [word in medical_words() or (tier(word) in ORDINARY and not is_listed(word, NAMES)) for word in words]
-        if not any(terms) and any(is_listed(word, NAMES) or tier(word) == UNLISTED for word in words[1:]):
-            yield match.span("name")
+        return not any(terms) and any(is_listed(word, NAMES) or tier(word) == UNLISTED for word in words[1:])
+
+    yield from spans_where(_LAST_FIRST, text, is_name)
 
 
 def _find_opening(text: str) -> Iterator[tuple[int, int]]:
     """At the beginning of a note: a word of the lists of names, alone or with others that are no words."""
-    for match in _OPENING.finditer(text):
-        words = re.split("[ -]", match["name"])
+
+    def is_name(start: int, end: int) -> bool:
+        words = re.split("[ -]", text[start:end])
         listed = any(is_listed(word.lower(), NAMES) for word in words)
-        start, end = match.span("name")
-        if (
-            listed
-            and all(_can_be_person(word) and word.lower() not in WORD_NAMES for word in words)
-            and not is_term(text, (start, end, "NAME"))
-        ):
-            yield start, end
+        are_names = all(_can_be_person(word) and word.lower() not in WORD_NAMES for word in words)
+        return listed and are_names and not is_term(text, (start, end, "NAME"))
+
+    yield from spans_where(_OPENING, text, is_name)
 
 
 def may_open_note(text: str) -> bool:
@@ -155,10 +149,39 @@ def may_open_note(text: str) -> bool:
 
 
 def _find_small(text: str) -> Iterator[tuple[int, int]]:
-    for match in _SMALL.finditer(text):
-        word = match["name"]
-        if (word in WORD_NAMES or is_listed(word, NAMES)) and word not in medical_words() and word not in _HEADINGS:
+    def is_name(start: int, end: int) -> bool:
+        word = text[start:end]
+        return (word in WORD_NAMES or is_listed(word, NAMES)) and word not in medical_words() and word not in _HEADINGS
+
+    yield from spans_where(_SMALL, text, is_name)
+
+
+def _find_described(text: str) -> Iterator[tuple[int, int]]:
+    """Whoever is a lady or a smoker, or signs a message, is a person, whatever the word."""
+    for match in _DESCRIBED.finditer(text):
+        if match["name"] not in _PRONOUNS and match["name"].split()[0].lower() not in medical_words():
             yield match.span("name")
+    if (signed := _SIGNED.search(text)) and signed["name"] not in SENTENCE_WORDS and signed["name"].lower() not in medical_words():
+        yield signed.span("name")
+
+
+_PRONOUNS = SENTENCE_WORDS | {
+    "Patient",
+    "Pt",
+    "Mom",
+    "Mum",
+    "Dad",
+    "Mother",
+    "Father",
+    "Caller",
+    "Client",
+    "Resident",
+    "Husband",
+    "Wife",
+    "Son",
+    "Daughter",
+    "Each",
+}
 
 
 def _find_quoted(text: str) -> Iterator[tuple[int, int]]:
@@ -172,6 +195,7 @@ FINDERS = (
     Finder("surname first at the beginning of a line", "NAME", ("{HERNANDEZ-PUIG,XIMENA L} | F",), _find_last_first),
     Finder("name at the beginning of a note", "NAME", ("{Cornelia} GCS 9",), _find_opening),
     Finder("small letters behind a patient", "NAME", ("pt {mark} has a lesion",), _find_small),
+    Finder("somebody described, or a signature", "NAME", ("{An} is an anxious lady", "ta, {Gaz}"), _find_described),
     Finder("nickname before brackets", "NAME", ('"{Tex}" (a cowboy) fell',), _find_quoted),
 )  # fmt: skip
 

@@ -94,6 +94,10 @@ RECORDS = (
             r"(?<![A-Za-z0-9])(?P<phi>[A-Z][ \-]?\d{3}[ \-]\d{3}[ \-]\d{3})(?![\d.])", digits=9),
     pattern("code before 号", "RECORD", "{ZY2023110788}号患者",
             r"(?<![A-Za-z0-9])(?P<phi>[A-Z]{1,4}\d{6,14})号", digits=6, hints=("号",)),
+    pattern("code of letters and digits", "RECORD", "the pump {PVX928374S} beeps",
+            r"(?<![A-Za-z0-9\-_./])(?<!准字)(?!(?:NCT|GSE|GSM|PMID|PMC|ISO|ICD|CYP|HLA|COVID|EC|ATC|CAS|DOI)-?\d)(?:[A-Z]{1,4}-?\d{6,14}[A-Z]{0,2}|\d{6,12}(?!(?:IU|U|ML|MG|KG|UG|K|M|X|G|L|W|H|D)(?![A-Za-z0-9]))[A-Z]{1,2}|[A-Z]{2,5}(?:-\d{3,}){2,3}|[A-Z]{1,4}\d{4,8}-\d{2,6})(?![A-Za-z0-9%])(?![.,]\d)", digits=6, code=True),
+    pattern("code in groups behind its cue", "RECORD", "policy no. {XKJ 4482 9917}, paid",
+            rf"\b(?i:{_CUES})\b\.?(?: (?i:no\.?|number|num|id)|:| ?#)[ :#]{{0,2}} ?(?P<phi>(?:[A-Z]{{1,5}} )?\d{{2,5}}(?: \d{{2,5}}){{1,4}}(?: [A-Z]{{1,2}})?)(?![\dA-Za-z]|[.,/]\d){_NO_UNIT}", digits=5),
     pattern("IBAN", "IBAN", "to {GB82 WEST 1234 5698 7654 32}",
             r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])", digits=2, flags=re.I, code=True),
 )
