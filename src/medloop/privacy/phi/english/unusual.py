@@ -161,7 +161,11 @@ def _find_described(text: str) -> Iterator[tuple[int, int]]:
     for match in _DESCRIBED.finditer(text):
         if match["name"] not in _PRONOUNS and match["name"].split()[0].lower() not in medical_words():
             yield match.span("name")
-    if (signed := _SIGNED.search(text)) and signed["name"] not in SENTENCE_WORDS and signed["name"].lower() not in medical_words():
+    if (
+        (signed := _SIGNED.search(text))
+        and signed["name"] not in SENTENCE_WORDS
+        and signed["name"].lower() not in medical_words()
+    ):
         yield signed.span("name")
 
 
