@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -183,7 +185,7 @@ def test_what_cannot_be_moved_stays_where_it_was(run: Run, clinic: Settings, bac
     assert run("--home", home, "audit", "verify").code == 0
 
 
-@pytest.mark.parametrize("step", ["extract", "_load_postgres", "_restore_sqlite", "finish_database"])
+@pytest.mark.parametrize("step", ["extract", "_move_aside", "_load_postgres", "_restore_sqlite"])
 def test_a_database_that_was_half_replaced_is_finished(
     run: Run, clinic: Settings, backed_up: Path, tmp_path: Path, monkeypatch, step: str
 ) -> None:
@@ -237,6 +239,38 @@ def test_keys_are_replaced_and_wiped_also_without_hard_links(tmp_path: Path, mon
             repository.write_keys(b"second")
         assert not any(before.read()), "the old bytes on the disk are overwritten"
     assert repository.read_keys() == b"second" and not list((tmp_path / "repo").glob("*.old"))
+
+
+def test_a_database_outside_the_workspace_stays_with_its_log_after_a_kill(
+    run: Run, sqlite_settings: Settings, tmp_path: Path, monkeypatch
+) -> None:
+    """Seen: the second try moved the file under another name than its write-ahead log, which holds acknowledged records."""
+    path = tmp_path / "disk/clinic.db"
+    monkeypatch.setenv("MEDLOOP_DATABASE__URL", f"sqlite:///{path}")
+    outside = Settings(home=sqlite_settings.home, database={"url": f"sqlite:///{path}"})
+    upgrade(outside)
+    with open_store(outside) as store:
+        crud.add(store, [rating("fb_1")], actor="test")
+        assert run("--home", outside.home, "backup", "create", tmp_path / "repo").code == 0
+        shutil.copy(outside.home / "keys/backup.key", tmp_path / "key")
+        crud.add(store, [rating("fb_2")], actor="test")
+        words = ("restore", tmp_path / "repo", outside.home, "--key-file", tmp_path / "key", "--replace")
+        real = os.rename
+
+        def killed(source: object, target: object) -> None:
+            if str(source) == str(path):
+                raise KeyboardInterrupt
+            real(source, target)  # type: ignore[arg-type]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(databases.os, "rename", killed)
+            assert run(*words).code == 130
+        later = datetime(2031, 1, 1, tzinfo=UTC)
+        monkeypatch.setattr(claim, "utc_now", lambda: later)
+        assert run(*words).code == 0
+    (aside,) = (name for name in path.parent.glob("*.before-restore-*") if not name.name.endswith(("-wal", "-shm")))
+    with sqlite3.connect(aside) as old:
+        assert old.execute("SELECT count(*) FROM rlhf_feedback").fetchone() == (2,)
 
 
 @pytest.mark.slow
