@@ -8,13 +8,16 @@ Every number is the best of the rounds, as processor time and as wall time: othe
 
     rules        every rule is called for every answer, as RL calls them one by one
     mix          the default mix scores all answers in one call: rules, gates, weights and reasons
-    alone        every answer has its own question; "in groups of 8", eight answers share one
+    alone        every answer has its own question; "in groups of 8", eight answers share one; "zh" and "en" are the halves of
+                 "alone" by language
+    urgency      questions per second of the urgency detector alone, without the encoder
     adversarial  keyword stuffing, repeated words, brackets, denials everywhere, words that nearly match, one sign drawn out,
-                 think tags in think tags, and nothing but phrases of the lexicon in chain and answer
+                 think tags in think tags, a few words behind a chain of thought, and nothing but phrases of the lexicon in
+                 chain and answer
     plain regex  the baseline: one alternation of every phrase in the lexicon, no negation, no doses, no reasons
 
-`compiled` says whether the modules came from `make compile`. The targets are 2,000 answers/s and adversarial text at no more than
-twice the cost; `met` says whether this run reached them.
+`compiled` says whether the modules came from `make compile`; run it once with and once without. The targets are 2,000 answers/s,
+5,000 questions/s and adversarial text at no more than twice the cost; `met` says whether this run reached them.
 """
 
 from __future__ import annotations
@@ -39,11 +42,12 @@ from medloop.contracts import Rule, Sample
 from medloop.embedded.corpus import generate
 from medloop.lexicon import scan
 from medloop.lexicon.load import load_lexicon
+from medloop.reward.detect.urgency import urgency
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.rules import RULES
 
 SIZE = 300  # characters
-TARGET_PER_SECOND, MAX_ADVERSARIAL_COST = 2000, 2.0
+TARGET_PER_SECOND, URGENCY_PER_SECOND, MAX_ADVERSARIAL_COST = 2000, 5000, 2.0
 BASELINE_ANSWERS = 4  # the baseline takes a tenth of a second for one
 Pair = tuple[str, str]
 
@@ -87,6 +91,7 @@ def adversarial(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
     texts: dict[str, list[Pair]] = {
         name: [(q, (text * (len(a) // len(text) + 1))[: len(a)]) for q, a in pairs] for name, text in stuffings.items()
     }
+    texts["long chain"] = [(q, f"<think>{a[: max(0, len(a) - 30)]}</think>多喝水。") for q, a in pairs]
     for language in ("zh", "en"):
         texts[f"lexicon {language}"] = [(q, stuffed(len(a), seed, language)) for seed, (q, a) in enumerate(pairs)]
     return texts
@@ -105,6 +110,11 @@ def score_all(pairs: Sequence[Pair]) -> None:
     for question, answer in pairs:
         for rule in rules:
             rule.score(question, answer)
+
+
+def ask_urgency(pairs: Sequence[Pair]) -> None:
+    for question, _ in pairs:
+        urgency(question)
 
 
 def score_one(rule: Rule, pairs: Sequence[Pair]) -> None:
@@ -174,6 +184,8 @@ def measure(count: int, rounds: int) -> dict[str, Any]:
     score_all(pairs[:20])
     samples = {"alone": pairs, "in groups of 8": [(pairs[n - n % 8][0], answer) for n, (_, answer) in enumerate(pairs)]}
     rules = {name: per_second(score_all, sample, rounds) for name, sample in samples.items()}
+    by_language = {"zh": pairs[::2], "en": pairs[1::2]}
+    questions = per_second(ask_urgency, list(dict(pairs).items()), rounds)
     few = pairs[: max(20, count // 4)]
     normal = microseconds(score_all, few, rounds)[0]
     hard = {name: microseconds(score_all, sample, 2)[0] for name, sample in adversarial(few).items()}
@@ -188,15 +200,18 @@ def measure(count: int, rounds: int) -> dict[str, Any]:
         "median_characters": statistics.median(len(answer) for _, answer in pairs),
         "answers_per_second": {
             "rules": rules,
+            "rules by language": {name: per_second(score_all, sample, rounds) for name, sample in by_language.items()},
             "mix": {name: per_second(mix, sample, rounds) for name, sample in samples.items()},
             "plain regex": round(1e6 / baseline),
         },
+        "urgency_questions_per_second": questions,
         "microseconds_of_a_rule_alone": {name: microseconds(partial(score_one, rule), few, 2)[0] for name, rule in RULES.items()},
         "adversarial_microseconds": hard,
         "adversarial_cost": round(worst, 2),
         "times_faster_than_plain_regex": round(baseline * rules["alone"]["cpu"] / 1e6, 1),
         "met": {
             "2,000 answers/s": {name: speed["cpu"] >= TARGET_PER_SECOND for name, speed in rules.items()},
+            "5,000 questions/s": questions["cpu"] >= URGENCY_PER_SECOND,
             "adversarial at most twice": worst <= MAX_ADVERSARIAL_COST,
         },
     }

@@ -193,7 +193,7 @@ class _AnalyzedText:
         self.ends = sentence_ends(self.folded)
         matcher = load_lexicon().matcher
         self._scan = matcher.scan(NormalizedText(self.folded))
-        self._candidates = matcher.candidates(self._scan.spans)
+        self._candidates = matcher.candidates(self._scan)
         self._mentions: dict[str, tuple[Mention, ...]] = {}
         self.groups: tuple[Mention, ...] | None = None
         self.sentences: tuple[tuple[int, int], ...] | None = None
@@ -210,10 +210,9 @@ class _AnalyzedText:
         return {part: self.mentions(prefix + part) for part in parts if part not in without}
 
     def _matches(self, kind: str) -> list[PatternMatch]:
-        spans = self._scan.spans
-        matches = find_matches(self._candidates[kind], spans, self.ends)
+        matches = find_matches(self._candidates[kind], self._scan, self.ends)
         if excluding := self._candidates.get(f"-{kind}"):
-            matches = _without_excluded(matches, find_matches(excluding, spans, self.ends))
+            matches = _without_excluded(matches, find_matches(excluding, self._scan, self.ends))
         return _distinct(matches) if len(matches) > 1 else matches
 
     def _as_mentions(self, kind: str, matches: list[PatternMatch]) -> tuple[Mention, ...]:

@@ -87,9 +87,6 @@ def _alternatives(source: str, index: int) -> tuple[list[str], int]:
     return done + current, index
 
 
-Spans = dict[PhraseSet, list[Offsets]]  # spans of the phrases of a set, by position
-
-
 class CompiledPattern:
     """A pattern whose parts are phrase sets."""
 
@@ -98,14 +95,14 @@ class CompiledPattern:
     def __init__(self, pattern: Pattern, parts: tuple[PhraseSet, ...]) -> None:
         self.kind, self.id, self.near, self.gaps = pattern.kind, pattern.id, pattern.near, pattern.gaps
         self.parts = parts
-        self.others = frozenset(parts[1:])
+        self.others = tuple(dict.fromkeys(parts[1:]))
 
-    def add_matches(self, matches: list[PatternMatch], spans: Spans, ends: list[int]) -> None:
+    def add_matches(self, matches: list[PatternMatch], scan: ScanResult, ends: list[int]) -> None:
         if not self.others:
-            for span in spans[self.parts[0]]:
+            for span in scan.spans[self.parts[0]]:
                 matches.append(PatternMatch(self.id, span[0], span[1], (span,)))
             return
-        columns = [spans[part] for part in self.parts]
+        columns = [scan.spans_of(part) for part in self.parts]
         for joined in _join_near(columns) if self.near else _join_ordered(columns, self.gaps, ends):
             start, end = min([start for start, _ in joined]), max([end for _, end in joined])
             matches.append(PatternMatch(self.id, start, end, joined))
@@ -122,8 +119,10 @@ class Matcher:
         self._by_first_part: dict[PhraseSet, list[CompiledPattern]] = {}
         phrase_sets: dict[frozenset[str], PhraseSet] = {}
         for pattern in self.patterns:
-            compiled = CompiledPattern(pattern, tuple([phrase_sets.setdefault(part, PhraseSet()) for part in pattern.parts]))
-            self._by_first_part.setdefault(compiled.parts[0], []).append(compiled)
+            parts = tuple([phrase_sets.setdefault(part, PhraseSet(alone=False)) for part in pattern.parts])
+            compiled = CompiledPattern(pattern, parts)
+            parts[0].alone |= not compiled.others
+            self._by_first_part.setdefault(parts[0], []).append(compiled)
         sets_of: dict[str, list[PhraseSet]] = {}
         for part, phrase_set in phrase_sets.items():
             for phrase in part:
@@ -135,17 +134,19 @@ class Matcher:
 
     def find(self, folded: str) -> list[PatternMatch]:
         """Every pattern in `folded` (see `fold`), unsorted and with overlaps."""
-        spans = self.scan(NormalizedText(folded)).spans
-        ends = sentence_ends(folded)
-        return [match for patterns in self.candidates(spans).values() for match in find_matches(patterns, spans, ends)]
+        scan, ends = self.scan(NormalizedText(folded)), sentence_ends(folded)
+        return [match for patterns in self.candidates(scan).values() for match in find_matches(patterns, scan, ends)]
 
-    def candidates(self, spans: Spans) -> dict[str, list[CompiledPattern]]:
+    def candidates(self, scan: ScanResult) -> dict[str, list[CompiledPattern]]:
         """Kind -> patterns all of whose parts are somewhere in the text."""
         candidates: dict[str, list[CompiledPattern]] = {}
-        present = spans.keys()
-        for phrase_set in filter(self._by_first_part.__contains__, spans):
+        present = scan.present
+        for phrase_set in filter(self._by_first_part.__contains__, present):
             for pattern in self._by_first_part[phrase_set]:
-                if not pattern.others or pattern.others <= present:
+                for other in pattern.others:
+                    if other not in present:
+                        break
+                else:
                     same_kind = candidates.get(pattern.kind)
                     if same_kind is None:
                         candidates[pattern.kind] = [pattern]
@@ -154,11 +155,11 @@ class Matcher:
         return candidates
 
 
-def find_matches(patterns: list[CompiledPattern], spans: Spans, ends: list[int]) -> list[PatternMatch]:
+def find_matches(patterns: list[CompiledPattern], scan: ScanResult, ends: list[int]) -> list[PatternMatch]:
     """Matches of these patterns in a text whose sentences end at `ends`, unsorted and with overlaps."""
     matches: list[PatternMatch] = []
     for pattern in patterns:
-        pattern.add_matches(matches, spans, ends)
+        pattern.add_matches(matches, scan, ends)
     return matches
 
 

@@ -131,7 +131,7 @@ def compile_negation(cues: Mapping[str, Sequence[str]], cue_sets: list[frozenset
 def _set_number(cue_sets: list[frozenset[str]], cues: Sequence[str]) -> int:
     """The number of the set of these openings; an opening that begins with a shorter one is left out."""
     texts = {text for cue in cues for text in openings(cue)}
-    shortest = frozenset(text for text in texts if not any(text.startswith(other) for other in texts if other != text))
+    shortest = frozenset(text for text in texts if not any(text[:size] in texts for size in range(1, len(text))))
     if shortest not in cue_sets:
         cue_sets.append(shortest)
     return cue_sets.index(shortest)

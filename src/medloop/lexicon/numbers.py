@@ -95,7 +95,8 @@ def milligrams(amount: float, unit: str) -> float | None:
 
 
 def find_frequencies(folded: str, start: int = 0, end: int | None = None) -> tuple[Frequency, ...]:
-    if not _contains_any(folded, _FREQUENCY_WORDS):
+    stop = len(folded) if end is None else end + LONGEST
+    if not any(folded.find(word, start, stop) >= 0 for word in _FREQUENCY_WORDS):
         return ()
     frequencies = []
     for match in _within(_FREQUENCY, folded, start, end):

@@ -9,9 +9,8 @@ The cost grows with the length of the text, not with the number of phrases.
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Final
 
@@ -60,25 +59,22 @@ class NormalizedText:
     `text` ends with an extra blank that serves both edges: the character before the first one is `text[-1]`.
     """
 
-    __slots__ = ("_dropped", "_ends", "_tokens", "text")
+    __slots__ = ("_tokens", "places", "text")
 
     def __init__(self, folded: str) -> None:
         line = folded.replace("-", " ").replace("\n", " ")
         if not line.isprintable():  # the blank is the only printable white space
             line = _SURROGATE.sub("\ufffd", _OTHER_SPACE.sub(" ", line))
         pieces = _LOOSE.split(line) if " " in line else [line]  # text, dropped, text, dropped, ..., text
-        texts = pieces[::2]
-        self.text = "".join(texts) + " "
-        self._ends = list(accumulate(map(len, texts)))
-        self._dropped = list(accumulate(map(len, pieces[1::2]), initial=0))
+        self.text = "".join(pieces[::2]) + " "
+        bounds = list(accumulate(map(len, pieces)))
+        # The offset in the folded text of every character; a list, because it is read twice for every phrase that is found.
+        self.places: Sequence[int] = list(chain.from_iterable(map(range, (0, *bounds[1::2]), bounds[::2])))
         self._tokens: tuple[frozenset[int], frozenset[int]] | None = None
 
     def original(self, start: int, end: int) -> Offsets:
         """Offsets of this text as offsets of the folded text."""
-        ends, dropped = self._ends, self._dropped
-        piece = bisect_right(ends, start) if len(ends) > 1 else 0
-        last = piece if end <= ends[piece] else bisect_right(ends, end - 1)  # most phrases lie within one piece
-        return start + dropped[piece], end + dropped[last]
+        return self.places[start], self.places[end - 1] + 1
 
     def are_tokens(self, start: int, end: int) -> bool:
         """Whether tokens begin and end here. Only an apostrophe allows that where a word continues beside a phrase."""
@@ -89,19 +85,42 @@ class NormalizedText:
 
 
 class PhraseSet:
-    """One set of phrases. The object itself is the key of its spans; a matcher knows what it means."""
+    """One set of phrases. The object itself is the key of its spans; a matcher knows what it means.
 
-    __slots__ = ()
+    `alone`: it is wanted wherever it stands; else only beside another set.
+    """
+
+    __slots__ = ("alone",)
+
+    def __init__(self, *, alone: bool = True) -> None:
+        self.alone = alone
 
 
 class ScanResult:
-    """`spans`: of each phrase set, by position, at most MAX_SPANS. `cue_starts`: where the cues of each cue set begin."""
+    """`spans`: of each set that is wanted alone, by position, at most MAX_SPANS. `cue_starts`: where the cues of each set begin.
 
-    __slots__ = ("cue_starts", "spans")
+    `present` are all sets of the text, in its order. Hardly any that could be joined is, so that their spans are put together
+    only where somebody asks (`spans_of`).
+    """
 
-    def __init__(self, cue_sets: int) -> None:
+    __slots__ = ("_by_number", "_columns", "_numbers_of", "cue_starts", "present", "spans")
+
+    def __init__(self, cue_sets: int, numbers_of: Mapping[PhraseSet, frozenset[int]]) -> None:
         self.spans: dict[PhraseSet, list[Offsets]] = {}
         self.cue_starts: list[list[int]] = [[] for _ in range(cue_sets)]
+        self.present: dict[PhraseSet, None] = {}
+        self._by_number: dict[int, list[Offsets]] = {}  # the number of each phrase, and where it stands
+        self._numbers_of = numbers_of
+        self._columns: dict[PhraseSet, list[Offsets]] = {}
+
+    def spans_of(self, phrase_set: PhraseSet) -> list[Offsets]:
+        """Where a set stands, wanted alone or not."""
+        column = self._columns.get(phrase_set)
+        if column is None:
+            spans = [self._by_number[number] for number in self._by_number.keys() & self._numbers_of[phrase_set]]
+            column = spans[0] if len(spans) == 1 else sorted(chain.from_iterable(spans))[:MAX_SPANS]
+            self._columns[phrase_set] = column
+        return column
 
 
 class Scanner:
@@ -109,47 +128,64 @@ class Scanner:
 
     def __init__(self, sets_of: Mapping[str, Sequence[PhraseSet]], cue_sets: Sequence[Iterable[str]] = ()) -> None:
         phrase_sets: dict[str, list[PhraseSet]] = {}
-        for phrase, its_sets in sets_of.items():
+        for phrase, of_phrase in sets_of.items():
             # Patients write "cant", too; an apostrophe that stands alone may have a blank on either side.
             for spelling in {phrase.replace("'", ""), phrase, phrase.replace(" '", " ' "), phrase.replace(" '", "' ")}:
-                phrase_sets.setdefault(NormalizedText(spelling).text[:-1], []).extend(its_sets)
+                phrase_sets.setdefault(NormalizedText(spelling).text[:-1], []).extend(of_phrase)
         cue_numbers: dict[str, list[int]] = {}
         for number, texts in enumerate(cue_sets):
             for text in texts:
                 cue_numbers.setdefault(NormalizedText(text).text[:-1], []).append(number)
         known = list(dict.fromkeys((*phrase_sets, *cue_numbers)))
         self._cue_sets = len(cue_sets)
-        # Whether no word may continue before the phrase, the same behind it, its cue sets and its phrase sets.
-        # Equal ones are one object: the few that there are stay in the processor's cache.
+        # Whether no word may continue before the phrase, the same behind it, its cue sets, its phrase sets that are wanted alone,
+        # and all of them. Equal ones are one object: the few that there are stay in the processor's cache.
         phrases = [
-            (text[0] in _WORD_CHARS, text[-1] in _WORD_CHARS, tuple(cue_numbers.get(text, ())), tuple(phrase_sets.get(text, ())))
+            (
+                text[0] in _WORD_CHARS, text[-1] in _WORD_CHARS, tuple(cue_numbers.get(text, ())),
+                tuple(phrase_set for phrase_set in phrase_sets.get(text, ()) if phrase_set.alone),
+                tuple(dict.fromkeys(phrase_sets.get(text, ()))),
+            )
             for text in known
-        ]
+        ]  # fmt: skip
         distinct = {phrase: phrase for phrase in phrases}
         self._phrases = [distinct[phrase] for phrase in phrases]
+        numbers_of: dict[PhraseSet, set[int]] = {}
+        for number, (*_, its_sets) in enumerate(phrases):
+            for phrase_set in its_sets:
+                numbers_of.setdefault(phrase_set, set()).add(number)
+        self._numbers_of = {phrase_set: frozenset(numbers) for phrase_set, numbers in numbers_of.items()}
         self._automaton = AhoCorasick(known, store_patterns=False)
 
     def scan(self, normalized: NormalizedText) -> ScanResult:
-        text, result = normalized.text, ScanResult(self._cue_sets)
-        spans, cue_starts, phrases = result.spans, result.cue_starts, self._phrases
+        text, result = normalized.text, ScanResult(self._cue_sets, self._numbers_of)
+        spans, cue_starts, phrases, by_number = result.spans, result.cue_starts, self._phrases, result._by_number
         matches = self._automaton.find_matches_as_indexes(text, overlapping=True)
         matches.sort(key=_BY_START)  # they come by their ends, so those that begin together stay in order
-        apostrophe = "'" in text
+        apostrophe, places, word_chars = "'" in text, normalized.places, _WORD_CHARS
         for number, start, end in matches:
-            word_first, word_last, cue_sets, phrase_sets = phrases[number]
+            word_first, word_last, cue_sets, alone, _ = phrases[number]
             is_phrase = True
-            if (word_first and text[start - 1] in _WORD_CHARS) or (word_last and text[end] in _WORD_CHARS):
+            if (word_first and text[start - 1] in word_chars) or (word_last and text[end] in word_chars):
                 is_phrase = apostrophe and normalized.are_tokens(start, end)
                 if not is_phrase and not cue_sets:  # most matches: short words inside longer ones
                     continue
-            span = normalized.original(start, end)
+            begin = places[start]
             for cue_set in cue_sets:
-                cue_starts[cue_set].append(span[0])
-            if is_phrase:
-                for phrase_set in phrase_sets:
-                    before = spans.get(phrase_set)
-                    if before is None:
-                        spans[phrase_set] = [span]
-                    elif len(before) < MAX_SPANS:
-                        before.append(span)
+                cue_starts[cue_set].append(begin)
+            if not is_phrase:
+                continue
+            span = begin, places[end - 1] + 1
+            same = by_number.get(number)
+            if same is None:
+                by_number[number] = [span]
+            elif len(same) < MAX_SPANS:
+                same.append(span)
+            for phrase_set in alone:
+                before = spans.get(phrase_set)
+                if before is None:
+                    spans[phrase_set] = [span]
+                elif len(before) < MAX_SPANS:
+                    before.append(span)
+        result.present = dict.fromkeys(chain.from_iterable([phrases[number][4] for number in by_number]))
         return result

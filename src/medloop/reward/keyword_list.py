@@ -36,8 +36,9 @@ def listed_spans(text: str) -> tuple[tuple[int, int], ...]:
     """Where a text is a list of words, as (start, end)."""
     spans: list[tuple[int, int]] = []
     row: list[tuple[int, int]] = []  # short pieces in a row
-    start = 0
-    for mark in (*_MARKS.finditer(text), None):
+    first = len(text) - len(text.lstrip())  # a hidden chain of thought leaves many blanks, and looking at each of them is slow
+    start = text.rfind("\n", 0, first) + 1
+    for mark in (*_MARKS.finditer(text, first), None):
         end = mark.start() if mark else len(text)
         piece = text[start:end].strip()
         if piece and _is_short(piece):

@@ -48,6 +48,7 @@ def _model(kind: Kind) -> NgramModel:
     return load_ngrams(ASSETS / f"{kind}.npz")
 
 
+@lru_cache(maxsize=64)  # an answer about medicine is read twice
 def classify(sentence: str) -> tuple[str, float] | None:
     """The likeliest directive of a sentence with its probability, or None below the threshold."""
     kind = kind_of(sentence)

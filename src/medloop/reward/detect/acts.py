@@ -65,6 +65,7 @@ _HANDLED: Final[dict[str, ActKind]] = {
 # Kinds that the word lists decide: where they find one in a sentence, the classifier is not asked.
 _SURE: Final = frozenset({"urges_care_now", "stops_medicine", "changes_medicine", "reassures", "gives_dose"})
 _ANCHORS: Final = ("drug", "medicine", "emergency_place")  # without one of them a sentence is nothing for the classifier
+_MEANT: Final = ("stop_verb", "change_verb", "drug")  # words beside which a question about a medicine makes a difference
 Words = dict[str, list[Mention]]  # of one sentence, by part of the lists
 
 
@@ -107,18 +108,34 @@ class _Reader:
         self.words = _words_by_sentence(visible)
 
     def acts(self) -> Iterator[Act]:
-        for (start, end), words in zip(self.spans, self.words, strict=True):
-            if not words and not self.about_medicine and not _MAY_ACT.search(self.folded, start, end):
-                continue  # nothing that any part could find
-            sentence = _Sentence(self, start, end, words)
-            found = _distinct(sentence.acts())
+        by_sentence = _listed(self.text)
+        for (start, end), words, found in zip(self.spans, self.words, by_sentence, strict=True):
+            if self.about_medicine and self._may_refer(start, end, words):
+                found = self.listed(start, end, words)
             yield from found
             anchored = self.about_medicine or not words.keys().isdisjoint(_ANCHORS)
             if anchored and not any(act.kind in _SURE for act in found):
-                yield from sentence.likely(found)
+                yield from _Sentence(self, start, end, words).likely(found)
+
+    def listed(self, start: int, end: int, words: Words) -> list[Act]:
+        """What the word lists find in a sentence."""
+        if not words and not self.about_medicine and not _MAY_ACT.search(self.folded, start, end):
+            return []  # nothing that any part could find
+        return _distinct(_Sentence(self, start, end, words).acts())
+
+    def _may_refer(self, start: int, end: int, words: Words) -> bool:
+        """Whether a sentence can mean the medicine of the question; any other says the same without it."""
+        return not words.keys().isdisjoint(_MEANT) or MAY_HAVE_DOSE.search(self.folded, start, end) is not None
 
 
-@lru_cache(maxsize=CACHE_SIZE)  # an answer about medicine is read twice
+@lru_cache(maxsize=CACHE_SIZE)
+def _listed(visible: str) -> list[list[Act]]:
+    """What the word lists find in each sentence, whatever the question."""
+    reader = _Reader(visible, False)
+    return [reader.listed(start, end, words) for (start, end), words in zip(reader.spans, reader.words, strict=True)]
+
+
+@lru_cache(maxsize=CACHE_SIZE)
 def _words_by_sentence(visible: str) -> list[Words]:
     starts = [start for start, _ in lexicon.sentences(visible)]
     by_sentence: list[Words] = [{} for _ in starts]

@@ -87,8 +87,9 @@ def _word_hash(word: str) -> int:
     return sum(ord(character) * power for character, power in zip(word, powers, strict=True)) & _ALL_BITS
 
 
+@lru_cache(maxsize=32)  # several models read the same question
 def buckets(text: str, kind: Kind) -> Ints:
-    """The bucket of every n-gram. Every kind of white space is a blank, and there is a blank on either side."""
+    """The bucket of every n-gram; read only. Every kind of white space is a blank, and there is a blank on either side."""
     folded = fold(text)
     size = len(folded) + 2
     raw = np.frombuffer(f" {folded} \0\0\0".encode("utf-32-le", "replace"), np.uint32)

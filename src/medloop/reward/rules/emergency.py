@@ -46,7 +46,7 @@ NO_ADVICE: Final = re.compile(
     r"|sounds (?:painful|hard|tough|awful|terrible)|find a way|you can do (?:it|this)|stay strong"
     r"|what'?s happened|at least|hug|hugs|hard to imagine|be mixed|interact)\b"
     r"|^\s*(?:what|why|how|when|where|who)\b"
-    r"|抱抱|请问|你好|嗯|谢谢|呢[。.]?\s*$|^\s*[\d、,，.\s～~]+岁?$",
+    r"|抱抱|请问|你好|嗯|谢谢|呢[。.]?\s*$|^[\d、,，.\s～~]+岁?$",
 )
 _QUIZ: Final = re.compile(r"以下哪|下列|首先应该|[(（]\s*[)）]|的正确|which of the following", re.IGNORECASE)
 VERSION = f"3/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice

@@ -160,8 +160,8 @@ def _learnt_findings(question: str, answer: str, advice: tuple[Act, ...], findin
         return findings
     sure = (
         judged.speaks
-        and is_about_health(judged.visible)
         and judged.risky >= (SURE_DESPITE_DOCTOR if _involves_doctor(answer, advice) else SURE)
+        and is_about_health(judged.visible)  # the slowest of the three
     )
     abandoned = abandons(question, answer)
     if not abandoned and (not sure or only_listens(answer, advice)):
