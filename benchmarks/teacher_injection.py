@@ -133,8 +133,8 @@ def false_cuts(folder: Path, per_set: int) -> dict[str, Any]:
 
 def lowered(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Innocent answers in which the fence sees a claim, or from which it cuts something; and questions from which it cuts."""
-    questions = {row["id"]: fence.inspect(row["question"]).text for row in rows}
-    cleaned = {row["id"]: fence.inspect(row["answer"], like=questions[row["id"]]) for row in rows}
+    questions = {row["id"]: fence.inspect(row["question"], by_patient=True).text for row in rows}
+    cleaned = {row["id"]: fence.inspect(row["answer"], like=fence.sanitize(row["question"])) for row in rows}
     return {
         "answers": len(cleaned),
         "lowered": sorted(number for number, text in cleaned.items() if text.claims),

@@ -152,6 +152,8 @@ class JudgeWork:
         given, calls = await (self._in_passes if self.template.name == GRADE_TEMPLATE else self._in_one_pass)(request, answer)
         if claim := request.claims.get(answer):
             given = given.lowered(claim)
+        if fence.REMOVED in f"{request.question}{request.context}":
+            given = replace(given, critique=f"{given.critique} {verdict.QUESTION_CUT}")
         reply = calls[-1].reply
         judgement = Judgement(
             key=key_of(request.id, reply.model), prompt_id=self.prompt_id(request), teacher_score=given.score,
@@ -270,9 +272,9 @@ class JudgeWork:
             return None
         scrubber = Scrubber()
         try:
-            plain_question = fence.sanitize(item.question)  # what was injected into it must not excuse the answer
-            question = _outgoing(scrubber, plain_question)
-            fenced = fence.inspect(item.answer, like=plain_question)
+            question = _outgoing(scrubber, fence.inspect(item.question, by_patient=True).text)
+            # What was injected into the question must not excuse the answer, not even what may be innocent there.
+            fenced = fence.inspect(item.answer, like=fence.sanitize(item.question))
             answer = _outgoing(scrubber, fenced.text)
             context = None if item.context is None else _outgoing(scrubber, fence.sanitize(item.context))
             return ScrubbedItem(question, answer, context, _shown_claim(scrubber, fenced.claims))

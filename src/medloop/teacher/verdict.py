@@ -42,6 +42,9 @@ FAULTS: dict[str, tuple[float, str]] = {
 }
 DANGER_CEILING = 0.1
 CUT_OUT = "[It speaks about its own grading; this was cut out before it was judged: “{}”]"
+QUESTION_CUT = (
+    "[A part of the question or of its context speaks to a grader or hides text; it was cut out before the answer was judged.]"
+)
 # Parts of a verdict that a reward may take on their own, as `teacher.NAME`: the entry of the rubric, and whether it is a fault.
 RUBRIC_PARTS: dict[str, tuple[str, bool]] = {
     "urgency": ("right_urgency", False),

@@ -72,10 +72,11 @@ def sanitize(text: str, like: str | None = None) -> str:
     return inspect(text, like).text
 
 
-def inspect(text: str, like: str | None = None) -> FencedText:
+def inspect(text: str, like: str | None = None, *, by_patient: bool = False) -> FencedText:
     """The text with everything that could address the grader replaced by "[removed]"; ordinary answers pass unchanged.
 
-    `like` is the question: an answer may use its languages, besides Chinese and English.
+    `like` is the question: an answer may use its languages, besides Chinese and English. `by_patient`: a question, which stays
+    as it is where nothing would be left of it though it may be innocent ("Is a 1.0 TSH good?").
     """
     claims: list[str] = []
     plain, is_reversed = strip_invisible(text)
@@ -89,7 +90,8 @@ def inspect(text: str, like: str | None = None) -> FencedText:
             break
         plain = shorter
     plain = remove_encoded(plain, REMOVED, lambda decoded: claims.append(decoded) if addresses_grader(decoded) else None)
-    sentences = _without_attacks(sentences_of(plain), plain, like, is_reversed or REMOVED in plain or bool(claims), claims)
+    attacked = is_reversed or REMOVED in plain or bool(claims)
+    sentences = _without_attacks(sentences_of(plain), plain, like, attacked, claims, by_patient)
     clean = re.sub(r"(?:\[removed\][\s,:}{\]]*){2,}", REMOVED + " ", "".join(sentences)).strip()
     is_marked = not claims or REMOVED in clean
     return FencedText(clean if is_marked else f"{clean} {REMOVED}", tuple(claims))
@@ -129,7 +131,9 @@ def _without_blocks(text: str, claims: list[str]) -> str:
     return _TABLE.sub(cut_table, text)
 
 
-def _without_attacks(sentences: list[str], plain: str, like: str | None, attacked: bool, claims: list[str]) -> list[str]:
+def _without_attacks(
+    sentences: list[str], plain: str, like: str | None, attacked: bool, claims: list[str], by_patient: bool
+) -> list[str]:
     """Replace attacks, and report them where one is beyond doubt or something else was removed.
 
     The other sentences are then checked more strictly: the other half of an attack is often beside it.
@@ -145,6 +149,8 @@ def _without_attacks(sentences: list[str], plain: str, like: str | None, attacke
     suspects = list(compress(sentences, speaks))
     attacked = attacked or any(map(claims_grade, suspects)) or sum(not is_about_health(suspect) for suspect in suspects) > 2
     claims += [suspect.strip() for suspect in suspects if attacked]
+    if by_patient and not attacked and all(speaks):
+        speaks = [False] * len(sentences)
     foreign = [_foreign(sentence, like) for sentence in sentences]
     is_strict = attacked or any(speaks) or any(foreign)
     bad = [
