@@ -26,6 +26,7 @@ MAY_MEET = {1, 2}  # contracts and settings may use each other, store and privac
 HEAVY = {"torch", "transformers", "peft", "trl", "datasets", "accelerate", "pyarrow"}
 OPTIONAL = HEAVY | {
     "bitsandbytes",
+    "datasketch",
     "fastapi",
     "gguf",
     "huggingface_hub",

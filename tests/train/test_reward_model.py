@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 from pathlib import Path
 
@@ -64,8 +65,16 @@ def report(settings: Settings, name: str = "reward") -> dict:
     return json.loads((settings.home / f"models/reward/{name}/report.json").read_text())
 
 
-def test_it_learns_and_says_so_beside_the_baselines(settings, preferences):
-    card = train_reward(config(settings), settings=settings)
+@pytest.fixture(scope="module")
+def first_run(new_workspace, tmp_path_factory) -> tuple[Settings, TrainingCard]:
+    """The plain run, made once."""
+    settings = new_workspace(tmp_path_factory.mktemp("first") / "clinic")
+    write(settings.home / "data/preferences/preferences.jsonl", lines(60))
+    return settings, train_reward(config(settings), settings=settings)
+
+
+def test_it_learns_and_says_so_beside_the_baselines(first_run):
+    settings, card = first_run
     metrics = report(settings)
     assert card.method == "reward" and card.metrics["test_accuracy"] >= 0.9 <= card.metrics["train_accuracy"]
     assert metrics["test"]["low"] > 0.5 and metrics["test"]["n"] == 12 and metrics["test_questions"] == 6
@@ -76,8 +85,8 @@ def test_it_learns_and_says_so_beside_the_baselines(settings, preferences):
     assert [row["iter"] for row in logged if row["phase"] == "METRICS"] == [0, 6, 12]
 
 
-def test_the_result_is_whole_and_holds_no_pickle(settings, preferences):
-    card = train_reward(config(settings), settings=settings)
+def test_the_result_is_whole_and_holds_no_pickle(first_run, preferences):
+    settings, card = first_run
     folder = settings.home / "models/reward/reward"
     verify_artifact(folder)
     assert {file.name for file in folder.iterdir()} == FILES | {
@@ -106,15 +115,14 @@ def test_opened_again_it_judges_the_held_out_pairs_as_reported(settings, prefere
     assert "training pairs" in scoring.reference and "no reference model" in scoring.reference
 
 
-def test_the_score_is_centred_on_what_the_reference_says(settings, preferences):
+def test_the_score_is_centred_on_what_the_reference_says(settings, first_run, preferences):
     train_reward(config(settings, reference=settings.model, reference_samples=10, reference_tokens=8), settings=settings)
     folder = settings.home / "models/reward/reward"
     _, scoring = open_classifier(folder, settings)
     assert scoring.samples == 10 and settings.model in scoring.reference
     card = TrainingCard.from_json((folder / "card.json").read_text())
     assert card.inputs["reference"] == card.base_sha256 and card.metrics["score_mean"] == scoring.mean
-    train_reward(config(settings, name="other"), settings=settings)
-    _, other = open_classifier(settings.home / "models/reward/other", settings)
+    _, other = open_classifier(first_run[0].home / "models/reward/reward", first_run[0])
     assert other.mean != scoring.mean and other.max_length == scoring.max_length
 
 
@@ -173,9 +181,9 @@ def test_too_long_answers_are_left_out_and_counted_and_too_few_pairs_are_refused
         train_reward(config(settings, data=str(path), max_length=1024), settings=settings)
 
 
-def test_a_finished_run_is_not_repeated_another_is_refused_a_damaged_one_named(settings, preferences):
-    first = train_reward(config(settings), settings=settings)
-    assert train_reward(config(settings), settings=settings) == first
+def test_a_finished_run_is_not_repeated_another_is_refused_a_damaged_one_named(settings, first_run):
+    shutil.copytree(first_run[0].home, settings.home, dirs_exist_ok=True)
+    assert train_reward(config(settings), settings=settings) == first_run[1]
     with pytest.raises(ConfigError, match=r"another run \(lora_r 8, now 4\).*--replace"):
         train_reward(config(settings, lora_r=4), settings=settings)
     file = settings.home / "models/reward/reward/scoring.json"

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from medloop.errors import BusyError, ConfigError, InputError, IntegrityError, R
 from medloop.loop.train import STAGES, run_stage
 from medloop.models.generate import load_generator
 from medloop.models.load import load, load_tokenizer
+from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_model
 from medloop.train.examples.sft_examples import IGNORED, encode_file
@@ -40,6 +42,20 @@ def losses(settings, name: str = "sft") -> list[float]:
     return [row.get("loss") or row["extra"]["dev_loss"] for row in lines]
 
 
+@pytest.fixture(scope="module")
+def first_run(new_workspace, tmp_path_factory) -> tuple[Settings, TrainingCard]:
+    """The plain run, made once."""
+    settings = new_workspace(tmp_path_factory.mktemp("first") / "clinic")
+    return settings, train_sft(config(settings), settings=settings)
+
+
+@pytest.fixture
+def trained(first_run, settings) -> Settings:
+    """A copy of the workspace where the plain run has ended."""
+    shutil.copytree(first_run[0].home, settings.home, dirs_exist_ok=True)
+    return settings
+
+
 def test_it_learns_and_says_so(settings):
     card = train_sft(config(settings, epochs=3), settings=settings)
     assert card.metrics["dev_loss_after"] < card.metrics["dev_loss_before"] - 1
@@ -52,8 +68,8 @@ def test_it_learns_and_says_so(settings):
     )
 
 
-def test_the_result_is_whole_loads_and_holds_no_pickle(settings):
-    card = train_sft(config(settings), settings=settings)
+def test_the_result_is_whole_loads_and_holds_no_pickle(first_run):
+    settings, card = first_run
     folder = settings.home / "models/lora/sft"
     verify_artifact(folder)
     assert {file.name for file in folder.iterdir()} == {
@@ -105,10 +121,9 @@ def test_too_long_and_unanswered_rows_are_left_out_and_counted(settings):
 
 
 @pytest.mark.parametrize("micro", [1, 2, 4])
-def test_the_loss_does_not_depend_on_the_micro_batch(settings, micro: int):
-    train_sft(config(settings, name="whole"), settings=settings)
+def test_the_loss_does_not_depend_on_the_micro_batch(settings, first_run, micro: int):
     train_sft(config(settings, name="parts", micro_batch_size=micro), settings=settings)
-    assert losses(settings, "parts") == pytest.approx(losses(settings, "whole"), rel=1e-4)
+    assert losses(settings, "parts") == pytest.approx(losses(first_run[0]), rel=1e-4)
 
 
 def test_the_cheap_loss_on_a_cpu_is_the_loss_of_trl(settings, monkeypatch: pytest.MonkeyPatch):
@@ -173,26 +188,24 @@ def test_it_learns_on_a_base_in_four_bits(settings):
     assert card.metrics["dev_loss_after"] < card.metrics["dev_loss_before"] - 1
 
 
-def test_a_finished_run_is_not_repeated(settings):
-    first = train_sft(config(settings), settings=settings)
-    assert train_sft(config(settings), settings=settings) == first
+def test_a_finished_run_is_not_repeated(trained, first_run):
+    assert train_sft(config(trained), settings=trained) == first_run[1]
 
 
-def test_another_run_under_the_same_name_is_refused_and_replaced_on_demand(settings):
-    first = train_sft(config(settings), settings=settings)
+def test_another_run_under_the_same_name_is_refused_and_replaced_on_demand(trained, first_run):
+    first = first_run[1]
     with pytest.raises(ConfigError, match=r"another run \(lora_r 8, now 4, seed 42, now 1\).*--replace"):
-        train_sft(config(settings, lora_r=4, seed=1), settings=settings)
-    assert train_sft(config(settings), settings=settings) == first
-    second = train_sft(config(settings, lora_r=4, seed=1), settings=settings, replace=True)
+        train_sft(config(trained, lora_r=4, seed=1), settings=trained)
+    assert train_sft(config(trained), settings=trained) == first
+    second = train_sft(config(trained, lora_r=4, seed=1), settings=trained, replace=True)
     assert second.trainable_parameters < first.trainable_parameters
 
 
-def test_changed_data_under_the_same_name_is_refused(settings):
-    train_sft(config(settings), settings=settings)
-    path = settings.home / "data/processed/train.jsonl"
+def test_changed_data_under_the_same_name_is_refused(trained):
+    path = trained.home / "data/processed/train.jsonl"
     path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
     with pytest.raises(ConfigError, match="other train data"):
-        train_sft(config(settings), settings=settings)
+        train_sft(config(trained), settings=trained)
 
 
 def test_an_unfinished_run_with_other_settings_is_refused(settings):
@@ -208,12 +221,11 @@ def test_a_run_that_was_given_up_is_never_continued(settings):
     assert run.start()[1] is None, "nor after a kill before the first checkpoint of the new one"
 
 
-def test_a_damaged_result_is_not_called_trained(settings):
-    train_sft(config(settings), settings=settings)
-    weights = settings.home / "models/lora/sft/adapter_model.safetensors"
+def test_a_damaged_result_is_not_called_trained(trained):
+    weights = trained.home / "models/lora/sft/adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.raises(IntegrityError, match=r"adapter_model\.safetensors"):
-        train_sft(config(settings), settings=settings)
+        train_sft(config(trained), settings=trained)
 
 
 def test_two_processes_may_not_train_one_name(settings):
@@ -236,8 +248,7 @@ def test_a_loss_that_is_no_number_stops_and_publishes_nothing(settings, monkeypa
     assert [path.name for path in (settings.home / "jobs/train_sft-sft/checkpoints").iterdir()] == ["step-00000003"]
 
 
-def test_out_of_memory_halves_the_micro_batch_and_goes_on(settings, monkeypatch: pytest.MonkeyPatch):
-    train_sft(config(settings, name="roomy"), settings=settings)
+def test_out_of_memory_halves_the_micro_batch_and_goes_on(settings, first_run, monkeypatch: pytest.MonkeyPatch):
     real = sft_trainer.ResumableSFT.training_step
 
     def narrow(self, model, inputs, *args):
@@ -247,7 +258,7 @@ def test_out_of_memory_halves_the_micro_batch_and_goes_on(settings, monkeypatch:
 
     monkeypatch.setattr(sft_trainer.ResumableSFT, "training_step", narrow)
     train_sft(config(settings, name="tight"), settings=settings)
-    assert losses(settings, "tight") == pytest.approx(losses(settings, "roomy"), rel=1e-4)
+    assert losses(settings, "tight") == pytest.approx(losses(first_run[0]), rel=1e-4)
 
 
 def stop_after(settings, step: int, **more) -> None:
@@ -256,15 +267,14 @@ def stop_after(settings, step: int, **more) -> None:
         run_stage(STAGES["SFT"], run_config, settings, on_progress=steps.append, should_stop=lambda: len(steps) >= step - 1)
 
 
-def test_a_stop_leaves_a_checkpoint_and_the_same_call_goes_on(settings):
+def test_a_stop_leaves_a_checkpoint_and_the_same_call_goes_on(settings, first_run):
     stop_after(settings, 4)
     run_config = config(settings)
     assert make_plan(run_config, settings, find_run(run_config, settings)).steps_done == 4
     state = json.loads((settings.home / "jobs/train_sft-sft/checkpoints/step-00000004/trainer_state.json").read_text())
     assert state["log_history"] == [], "the log is in metrics.jsonl and does not grow the checkpoints"
     train_sft(run_config, settings=settings)
-    train_sft(config(settings, name="straight"), settings=settings)
-    assert losses(settings) == losses(settings, "straight")
+    assert losses(settings) == losses(first_run[0])
 
 
 @pytest.mark.parametrize(
@@ -298,11 +308,10 @@ def test_nothing_is_reported_to_anybody(settings, monkeypatch: pytest.MonkeyPatc
     train_sft(config(settings, max_steps=1), settings=settings)
 
 
-def test_replace_starts_anew_instead_of_going_on(settings):
+def test_replace_starts_anew_instead_of_going_on(settings, first_run):
     stop_after(settings, 4)
     for run_config in (config(settings), config(settings, learning_rate=0.01)):
         anew = make_plan(run_config, settings, find_run(run_config, settings), replace=True)
         assert anew.steps_done is None
     train_sft(config(settings), settings=settings, replace=True)
-    train_sft(config(settings, name="straight"), settings=settings)
-    assert losses(settings) == losses(settings, "straight")
+    assert losses(settings) == losses(first_run[0])

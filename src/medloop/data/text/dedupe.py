@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import numpy as np
-from datasketch import MinHash
 from numpy.typing import NDArray
 
 from medloop.data.progress import Progress, silent
@@ -28,6 +27,8 @@ class Signer:
     """Signatures of shingle sets; the same seed gives the same signatures everywhere."""
 
     def __init__(self, seed: int = 1, permutations: int = PERMUTATIONS) -> None:
+        from datasketch import MinHash  # brings in scipy: half a second that a server and most commands need not wait
+
         self._minhash = MinHash(num_perm=permutations, seed=seed, hashfunc=int, scheme="affine32")
 
     def sign(self, shingles: Hashes) -> Signatures:
