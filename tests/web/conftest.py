@@ -65,17 +65,23 @@ def fill(store):
 
 
 @pytest.fixture
-def app(settings: Settings):
+def running(settings: Settings):
     with TestClient(create_app(settings, supervise=False), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
-        yield client.app
+        yield client
 
 
 @pytest.fixture
-def browse(app):
-    """A client for somebody, logged in unless it is nobody."""
+def app(running: TestClient):
+    return running.app
+
+
+@pytest.fixture
+def browse(app, running: TestClient):
+    """A client for somebody, logged in unless it is nobody. All use one event loop, as in a server, and none is made anew."""
 
     def as_user(name: str | None) -> Browser:
         client = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+        client.portal = running.portal
         client.headers["Origin"] = "http://127.0.0.1"
         if name is not None:
             answered = client.post("/web/login", data={"name": name, "password": PASSWORD}, follow_redirects=False)
