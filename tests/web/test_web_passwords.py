@@ -55,6 +55,17 @@ def test_a_password_from_the_command_line_is_changed_before_anything_else(settin
     assert client.get("/web/queue", follow_redirects=False).headers["location"] == "/web/account?first=true"
 
 
+def test_the_first_login_shows_one_thing_to_do_also_after_a_mistake(browse):
+    """Every link of the menu would lead back to the same page."""
+    someone = browse("clinician")
+    first = someone.get("/web/account?first=true").text
+    wrong = someone.post("/web/account", now="not the password", new=GOOD, again=GOOD, first="true")
+    for page in (first, wrong.text):
+        assert "An admin set your password" in page
+        assert 'href="/web/queue"' not in page and 'name="first"' in page
+    assert 'href="/web/queue"' in someone.get("/web/account").text
+
+
 def by_own_hand(browse, user_id):
     return browse("clinician").post("/web/account", now=PASSWORD, new=GOOD, again=GOOD)
 

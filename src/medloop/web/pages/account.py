@@ -21,8 +21,9 @@ def account(request: Request, caller: Anyone, first: bool = False) -> Response:
 def change_password(request: Request, caller: Anyone, form: FormFields) -> Response:
     """Asks for the current password, within the same five attempts. Sessions and keys end; this browser gets a new session."""
     t, authenticator, new = translator_of(request), authenticator_of(request), form.get("new", "")
+    first = form.get("first") == "true"
     if not authenticator.attempts.allowed(caller.name, address_of(request)):
-        return show(request, caller, "account.html", 429, errors={"now": t("login_wait")}, changed=False, first=False)
+        return show(request, caller, "account.html", 429, errors={"now": t("login_wait")}, changed=False, first=first)
     user = users.check_password(authenticator.store, caller.name, form.get("now", ""))
     errors = {} if user else {"now": t("password_wrong")}
     if (reason := weakness(new, caller.name)) is not None:
@@ -32,7 +33,7 @@ def change_password(request: Request, caller: Anyone, form: FormFields) -> Respo
     elif new != form.get("again", ""):
         errors["again"] = t("password_differs")
     if user is None or errors:
-        return show(request, caller, "account.html", 422, errors=errors, changed=False, first=False)
+        return show(request, caller, "account.html", 422, errors=errors, changed=False, first=first)
     keys = users.set_password(authenticator.store, user, new, actor=user.user_id)
     authenticator.forget()
     return with_session(request, show(request, None, "account.html", errors={}, changed=True, first=False, keys=keys), user)
