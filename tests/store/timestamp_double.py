@@ -59,13 +59,13 @@ class TimestampDouble:
             "broken": (200, kind, b"\x30\x82\xff\xff" + body), "cut short": (200, kind, body[:-40]), "empty": (200, kind, b""),
             "changed": (200, kind, body[:-10] + bytes(10)), "refused": (200, kind, bytes.fromhex("30053003020102")),
             "a page": (200, "text/html", b"<h1>Welcome</h1>"), "an error": (500, kind, body), "moved": (302, kind, b""),
-            "endless": (200, kind, body + bytes(2**20)),
+            "endless": (200, kind, body + bytes(2**20)), "another time": (200, kind, body.replace(b"\x18\x0f20", b"\x18\x0f19", 1)),
         }.get(mode, (200, kind, body))  # fmt: skip
 
 
 MISBEHAVIOUR = (
     "another hash", "another request", "a stranger signed", "slow", "broken", "cut short", "empty", "changed", "refused", "a page",
-    "an error", "moved", "endless",
+    "an error", "moved", "endless", "another time",
 )  # fmt: skip
 
 

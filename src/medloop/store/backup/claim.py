@@ -66,7 +66,9 @@ def release(home: Path) -> None:
 
 
 def _begin(home: Path, backup_id: str, replace: bool) -> RestoreMark:
-    mark = RestoreMark(backup_id=backup_id, name=f"{ASIDE}-{utc_now():%Y%m%dT%H%M%SZ}", replace=replace)
+    now = utc_now()
+    name = f"{ASIDE}-{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03}Z"
+    mark = RestoreMark(backup_id=backup_id, name=name, replace=replace)
     if _content(home):
         if not replace:
             raise StoreError(
