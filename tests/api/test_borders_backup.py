@@ -15,6 +15,7 @@ from test_api_feedback_kill import SAID, Killer
 from medloop.client import Client
 from medloop.contracts import Feedback
 from medloop.settings import Settings
+from medloop.store import audit
 from medloop.store.db import open_store
 from medloop.store.integrity import verify_store
 from medloop.store.records import crud, users
@@ -30,6 +31,14 @@ def databases(request: pytest.FixtureRequest) -> tuple[Settings, str]:
     with psycopg.connect(f"host={server.folder} user=postgres dbname=postgres", autocommit=True) as conn:
         conn.execute(f'CREATE DATABASE "{name}"')
     return request.getfixturevalue("postgres_settings"), f"postgresql+psycopg://postgres@/{name}?host={server.folder}"
+
+
+def committed_before_the_backup(settings: Settings) -> set[str]:
+    """The records that the live log has before its line about the backup, which is written just before the snapshot."""
+    with open_store(settings) as store:
+        (line,) = audit.page(store, audit.AuditFilter(action="workspace.backup"))
+        rows = audit.page(store, audit.AuditFilter(action="rlhf_feedback.add"), before=line["seq"], limit=10**6)
+    return {row["subject"] for row in rows}
 
 
 @pytest.mark.slow
@@ -67,4 +76,5 @@ def test_a_server_under_load_is_backed_up_killed_and_restored_elsewhere(database
     with open_store(Settings(home=tmp_path / "new", database={"url": empty})) as store:
         stored = {feedback.feedback_id for feedback in crud.iterate(store, Feedback)}
         assert before <= stored and during > 0  # nobody had to wait for the backup
+        assert committed_before_the_backup(settings) <= stored, "also what was still in the write-ahead log"
         assert verify_store(store).ok
