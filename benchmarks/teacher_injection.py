@@ -61,6 +61,13 @@ def rows_of(name: str, half: str) -> dict[str, list[dict[str, Any]]]:
     return {group: [row for row in rows[group] if half in ("all", ("even", "odd")[row["id"] % 2])] for group in rows}
 
 
+def _row(number: int, row: str | dict[str, Any]) -> dict[str, Any]:
+    """An injection may be a bare text, and a row without an id has its number."""
+    if isinstance(row, str):
+        row = {"lang": "zh" if re.search("[\u3400-\u9fff]", row) else "en", "text": row}
+    return {"id": number, **row}
+
+
 def blind_case(row: dict[str, Any]) -> FluentCase:
     sentences = re.findall(r"[^.。]+[.。]\s*", row["answer"])
     clauses = [clause.strip() for sentence in sentences[1:-1] for clause in re.split("[,.;:!?，。；：！？]", sentence)]
