@@ -20,6 +20,7 @@ from medloop.lexicon.scan import NormalizedText, Offsets, PhraseSet, Scanner, Sc
 
 GAP = 40  # characters between the parts of `a ~ b`
 NEAR = 90  # characters between the parts of `a & b`
+_PLAIN = re.compile(r"[^()\[\]|]+")
 MAX_PHRASES = 1500  # phrases one part may expand to: more is a mistake in the word list
 
 
@@ -83,7 +84,9 @@ def _alternatives(source: str, index: int) -> tuple[list[str], int]:
             current = [left + right for left in current for right in (*inner, *([""] if optional else []))]
             index += 1
         else:
-            current, index = [left + source[index] for left in current], index + 1
+            plain = _PLAIN.match(source, index)
+            assert plain is not None  # every other sign was read above
+            current, index = [left + plain[0] for left in current], plain.end()
     return done + current, index
 
 

@@ -53,6 +53,14 @@ def sentence_ends(folded: str) -> list[int]:
     return [match.end() for match in SENTENCE_END.finditer(folded)]
 
 
+def _pieces(folded: str) -> list[str]:
+    """A folded text in pieces: text, dropped, text, dropped, ..., text."""
+    line = folded.replace("-", " ").replace("\n", " ")
+    if not line.isprintable():  # the blank is the only printable white space
+        line = _SURROGATE.sub("\ufffd", _OTHER_SPACE.sub(" ", line))
+    return _LOOSE.split(line) if " " in line else [line]
+
+
 class NormalizedText:
     """A folded text without its loose white space, and the way back.
 
@@ -62,10 +70,7 @@ class NormalizedText:
     __slots__ = ("_tokens", "places", "text")
 
     def __init__(self, folded: str) -> None:
-        line = folded.replace("-", " ").replace("\n", " ")
-        if not line.isprintable():  # the blank is the only printable white space
-            line = _SURROGATE.sub("\ufffd", _OTHER_SPACE.sub(" ", line))
-        pieces = _LOOSE.split(line) if " " in line else [line]  # text, dropped, text, dropped, ..., text
+        pieces = _pieces(folded)
         self.text = "".join(pieces[::2]) + " "
         bounds = list(accumulate(map(len, pieces)))
         # The offset in the folded text of every character; a list, because it is read twice for every phrase that is found.
@@ -82,6 +87,13 @@ class NormalizedText:
             spans = [token.span() for token in TOKEN.finditer(self.text)]
             self._tokens = frozenset(start for start, _ in spans), frozenset(end for _, end in spans)
         return start in self._tokens[0] and end in self._tokens[1]
+
+
+def _spellings(phrase: str) -> set[str]:
+    """Patients write "cant", too; an apostrophe that stands alone may have a blank on either side."""
+    if "'" not in phrase:
+        return {phrase}
+    return {phrase.replace("'", ""), phrase, phrase.replace(" '", " ' "), phrase.replace(" '", "' ")}
 
 
 class PhraseSet:
@@ -128,33 +140,38 @@ class Scanner:
 
     def __init__(self, sets_of: Mapping[str, Sequence[PhraseSet]], cue_sets: Sequence[Iterable[str]] = ()) -> None:
         phrase_sets: dict[str, list[PhraseSet]] = {}
-        for phrase, of_phrase in sets_of.items():
-            # Patients write "cant", too; an apostrophe that stands alone may have a blank on either side.
-            for spelling in {phrase.replace("'", ""), phrase, phrase.replace(" '", " ' "), phrase.replace(" '", "' ")}:
-                phrase_sets.setdefault(NormalizedText(spelling).text[:-1], []).extend(of_phrase)
+        for phrase, its_sets in sets_of.items():
+            for spelling in _spellings(phrase):
+                phrase_sets.setdefault("".join(_pieces(spelling)[::2]), []).extend(its_sets)
         cue_numbers: dict[str, list[int]] = {}
         for number, texts in enumerate(cue_sets):
             for text in texts:
-                cue_numbers.setdefault(NormalizedText(text).text[:-1], []).append(number)
+                cue_numbers.setdefault("".join(_pieces(text)[::2]), []).append(number)
         known = list(dict.fromkeys((*phrase_sets, *cue_numbers)))
         self._cue_sets = len(cue_sets)
         # Whether no word may continue before the phrase, the same behind it, its cue sets, its phrase sets that are wanted alone,
         # and all of them. Equal ones are one object: the few that there are stay in the processor's cache.
         phrases = [
-            (
-                text[0] in _WORD_CHARS, text[-1] in _WORD_CHARS, tuple(cue_numbers.get(text, ())),
-                tuple(phrase_set for phrase_set in phrase_sets.get(text, ()) if phrase_set.alone),
-                tuple(dict.fromkeys(phrase_sets.get(text, ()))),
-            )
+            (text[0] in _WORD_CHARS, text[-1] in _WORD_CHARS, tuple(cue_numbers.get(text, ())), tuple(phrase_sets.get(text, ())))
             for text in known
-        ]  # fmt: skip
-        distinct = {phrase: phrase for phrase in phrases}
+        ]
+        distinct = {
+            phrase: (
+                *phrase[:3],
+                tuple([phrase_set for phrase_set in phrase[3] if phrase_set.alone]),
+                tuple(dict.fromkeys(phrase[3])),
+            )
+            for phrase in dict.fromkeys(phrases)
+        }
         self._phrases = [distinct[phrase] for phrase in phrases]
+        numbers_by_sets: dict[tuple[PhraseSet, ...], list[int]] = {}
+        for number, phrase_key in enumerate(phrases):
+            numbers_by_sets.setdefault(phrase_key[3], []).append(number)
         numbers_of: dict[PhraseSet, set[int]] = {}
-        for number, (*_, its_sets) in enumerate(phrases):
-            for phrase_set in its_sets:
-                numbers_of.setdefault(phrase_set, set()).add(number)
-        self._numbers_of = {phrase_set: frozenset(numbers) for phrase_set, numbers in numbers_of.items()}
+        for of_phrases, numbers in numbers_by_sets.items():
+            for phrase_set in of_phrases:
+                numbers_of.setdefault(phrase_set, set()).update(numbers)
+        self._numbers_of = {phrase_set: frozenset(its_numbers) for phrase_set, its_numbers in numbers_of.items()}
         self._automaton = AhoCorasick(known, store_patterns=False)
 
     def scan(self, normalized: NormalizedText) -> ScanResult:

@@ -5,12 +5,25 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 Words = tuple[str, ...]
-_WORD: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[\u3400-\u9fff]")
+_LATIN: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+_RUN: Final = re.compile(
+    rf"[\u3400-\u9fff]+|{_LATIN.pattern}"
+)  # Chinese characters in a row are taken apart later, which is faster
+_HAN: Final = "\u3400"
 
 
 def split_words(text: str) -> Words:
     """The words of a text, lower case."""
-    return tuple(_WORD.findall(text.lower().lstrip()))  # text that was blanked out leaves many blanks before the first word
+    text = text.lower().lstrip()  # text that was blanked out leaves many blanks before the first word
+    if text.isascii():
+        return tuple(_LATIN.findall(text))
+    words: list[str] = []
+    for run in _RUN.findall(text):
+        if run >= _HAN:
+            words.extend(run)
+        else:
+            words.append(run)
+    return tuple(words)
 
 
 def ngrams(words: Sequence[str], size: int) -> Iterator[Words]:

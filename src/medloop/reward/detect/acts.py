@@ -10,7 +10,7 @@ attaches doses to their drugs. Where the lists are silent about a sentence that 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
@@ -20,7 +20,7 @@ from medloop.contracts.detect import Act, ActKind, ActPolarity, Evidence, Eviden
 from medloop.lexicon import Mention
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.act_model import KINDS, classify
-from medloop.reward.detect.doses import MAY_HAVE_DOSE, PER_DAY, Advised, advised_drugs, may_have_dose
+from medloop.reward.detect.doses import MAY_HAVE_DOSE, PER_DAY, Advised, advised_drugs
 from medloop.reward.detect.polarity import find_warning, polarity, sentence_polarity
 
 VERSION: Final = "7"
@@ -89,7 +89,7 @@ def _acts(visible: str, about_medicine: bool) -> tuple[Act, ...]:
 def _may_refer(visible: str) -> bool:
     """Whether an answer can mean a medicine without naming it; the others need not be read twice."""
     words = lexicon.find_act_words(visible)
-    return "stop_verb" in words or "change_verb" in words or len(visible) < _SHORT or may_have_dose(lexicon.folded(visible))
+    return "stop_verb" in words or "change_verb" in words or len(visible) < _SHORT or bool(_numbers(visible))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -125,7 +125,18 @@ class _Reader:
 
     def _may_refer(self, start: int, end: int, words: Words) -> bool:
         """Whether a sentence can mean the medicine of the question; any other says the same without it."""
-        return not words.keys().isdisjoint(_MEANT) or MAY_HAVE_DOSE.search(self.folded, start, end) is not None
+        return not words.keys().isdisjoint(_MEANT) or self.has_number(start, end)
+
+    def has_number(self, start: int, end: int) -> bool:
+        """Whether a sentence has a number that could be one of a dose."""
+        numbers = _numbers(self.text)
+        return bisect_left(numbers, start) < bisect_left(numbers, end)
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def _numbers(visible: str) -> list[int]:
+    """Where numbers begin that could be those of doses."""
+    return [match.start() for match in MAY_HAVE_DOSE.finditer(lexicon.folded(visible))]
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -166,7 +177,7 @@ class _Sentence:
         self.text, self.folded = reader.text, reader.folded
         self.start, self.end, self.words, self.about_medicine = start, end, words, reader.about_medicine
         self.sentence = self.folded[start:end]
-        self.has_number = may_have_dose(self.sentence)
+        self.has_number = reader.has_number(start, end)
 
     def acts(self) -> list[Act]:
         found = [*self._advice(), *self._medicine()] if self.words or self.has_number else []

@@ -51,12 +51,8 @@ _FREQUENCY_FIRST = 6  # characters between a frequency and the dose behind it ("
 _SEPARATOR = re.compile(r"[,，;；、。.)）]")
 _BROKEN_NUMBER = re.compile(r"\d[。.．]\s?$|^0\d")  # "0。75g", "05克": the first digits are lost
 _WHOLE_DAY = re.compile(r"\s*(?:in|per|within|over|every)?\s*(?:a |any |each )?24[\s-]*(?:h|hours?|小时)")
+# A number that could be one of a dose.
 MAY_HAVE_DOSE = re.compile(r"\d|[半一两二三四五六七八九十][片粒颗袋支喷滴]|\b(?:half|one|two|three|four|five|six|eight|ten)\b")
-
-
-def may_have_dose(sentence: str) -> bool:
-    """Whether a sentence contains any number that could be a dose; quick."""
-    return MAY_HAVE_DOSE.search(sentence) is not None
 
 
 @dataclass(frozen=True, slots=True)
