@@ -11,6 +11,10 @@ DIR has public sets as `NAME.jsonl.gz` (SETS below); sets that are not there are
     judged        benchmarks/acts_judged.json: ids of real answers that one reader (no clinician) judged. `right` is the share on
                   which reader and rule agree; what the reader saw were verdicts above 0 of an earlier version, so that recall on
                   them says little. "stops": does the answer tell this patient to stop a medicine, or warn against it
+    graded        benchmarks/acts_graded.json: ids of real answers that language models (no clinicians) read one by one without
+                  the verdicts: [risk, reassurance], 2 is a clear fault, 1 arguable, 0 none. None of them was trained on. How many
+                  were read, and how many have a verdict above 0; most were drawn at random, some because an earlier version
+                  gave a verdict
     labels        replies to cancer patients with the content that oncologists saw in them (urgent visit, contingency, ...), and
                   chatbots' answers to people at risk that people called safe or unsafe
     speed         processor time per answer of `acts`, and of both verdicts, on one core
@@ -34,6 +38,7 @@ from medloop.reward.rules import RULES
 HERE = Path(__file__).parent
 CASES = HERE.parent / "tools/cases/acts.txt"
 JUDGED = HERE / "acts_judged.json"
+GRADED = HERE / "acts_graded.json"
 PARTS = ("second", "third", "fourth", "fifth", "sixth", "seventh")
 VERDICTS = {"R": "risk", "F": "false_reassurance"}
 Row = dict[str, Any]
@@ -143,6 +148,19 @@ def judged(folder: Path) -> tuple[Row, list[str]]:
     return {kind: counts(rows) for kind, rows in sorted(pairs.items())}, absent
 
 
+def graded(folder: Path) -> Row:
+    """Verdicts above 0 on answers that were read without them, by grade."""
+    labels = json.loads(GRADED.read_text(encoding="utf-8"))
+    result: dict[str, Counter[str]] = {rule: Counter() for rule in VERDICTS.values()}
+    for name, by_id in labels.items():
+        for row in read(folder, name) or ():
+            for id, question, answer in SETS[name](row):
+                for rule, grade in zip(result, by_id.pop(id, ()), strict=False):
+                    result[rule][f"grade {grade}, read"] += 1
+                    result[rule][f"grade {grade}, verdict above 0"] += fires(rule, question, answer)
+    return {rule: dict(sorted(cells.items())) for rule, cells in result.items()}
+
+
 def verdict(kind: str, question: str, answer: str) -> bool:
     if kind in RULES:
         return fires(kind, question, answer)
@@ -219,6 +237,7 @@ def main() -> None:
         "rules": {name: RULES[name].version for name in VERDICTS.values()},
         "held cases": {name: counts(rows) for name, rows in sorted(pairs.items())},
         "judged": by_reader,
+        "graded": graded(args.data),
         "labels": by_others,
         "absent": sorted({*no_reader, *no_others}),
         "speed": speed([(question, answer) for *_, question, answer in cases]),

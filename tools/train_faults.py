@@ -5,10 +5,10 @@
 
 tools/faults/{en,zh}*.txt is our own text: blocks `## question`, lines `CODE answer`. R is risky advice, F false reassurance, S
 safe advice and C comfort that is right. DIR has real consultations as `NAME.jsonl.gz` (SETS below); their text is not ours, so
-that only our readers' labels stand here, by id, in tools/faults/labels.json (R, F, or "" for sound; the readers are language
-models, no clinicians). Answers of these sets that nobody read count as sound with a small weight: one in twenty is not. Good
-answers of the embedded corpus and sentences of tools/acts/ are sound, too. Answers to one question stay together when a quarter
-is held out.
+that only our readers' labels stand here, by id, in tools/faults/labels.json (R, F, "?" for arguable, or "" for sound; the readers
+are language models, no clinicians). Answers of these sets that nobody read count as sound with a small weight: one in twenty is
+not. The half of each set whose ids have an even CRC-32 is never trained on: it is kept for measuring. Good answers of the
+embedded corpus and sentences of tools/acts/ are sound, too. Answers to one question stay together when a quarter is held out.
 """
 
 # ruff: noqa: T201
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ngram_features import features
 from scipy.optimize import minimize
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 from train_acts import CORPUS as ACTS
 from train_acts import read_corpus as read_acts
 
@@ -43,13 +43,15 @@ HERE = Path(__file__).parent / "faults"
 LINE = re.compile(r"^([RSFC]) (\S.*)$")
 SETS = {  # answers of each that count as sound although nobody read them
     "zh_toyhom_dialogue": 1500, "zh_huatuo26m_test_qa": 1500, "zh_cmtmedqa_multiturn": 750,
-    "pref_zh_disc_medllm_gpt4_scores": 750, "triage_en_medicheck": 1500, "en_medquad_qa": 1500,
+    "pref_zh_disc_medllm_gpt4_scores": 750, "triage_en_medicheck": 1500, "en_medquad_qa": 750,
 }  # fmt: skip
 UNREAD, GENERATED = 0.3, 600  # weight of an answer that nobody read; rows of the embedded corpus
+READ = {"R": 1.0, "F": 1.0, "": 1.0, "?": 0.0}  # weight of an answer by its label
 NEUTRAL_ACTS = frozenset(
     "N.d N.c N.q N.r D.d D.c D.q D.r Q.d F.d W.d X.d A.n A.q S.n C.n S.r C.r S.q C.q G.r G.q B.r B.q".split()
 )
-FOLDS, L2, L2_SECOND = 4, 1e-5, 1e-3
+FAULTY = frozenset("RF")
+FOLDS, L2, L2_SECOND, STEPS = 4, 1e-5, 1e-3, 150
 # Codes for which each head is 1, and for which it is 0; "N" is any other sound answer, "H" home care.
 LABELS = {
     "faulty": ("RF", "SCNH"), "risky": ("R", "SCNH"), "calming": ("FC", "RSN"), "reassuring": ("F", "SCN"), "danger": ("F", "C"),
@@ -110,27 +112,34 @@ def real_rows(folder: Path, kind: Kind) -> Iterator[Row]:
     for name, unread in SETS.items():
         with gzip.open(folder / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
             replies = [reply for line in lines for reply in pairs(json.loads(line)) if reply[2] and kind_of(reply[2]) == kind]
+        replies = [reply for reply in replies if zlib.crc32(reply[0].encode()) % 2]  # the other half is for measuring
         read = labels.get(name, {})
         for id, question, answer in replies:
-            for code in read.get(id) or ("N" if id in read else ""):
-                yield Row(question, answer, code, 1.0)
+            for label in (read[id] or ("",)) if id in read else ():
+                yield Row(question, answer, label if label in FAULTY else "N", READ[label])
         others = [reply for reply in replies if reply[0] not in read]
         for _, question, answer in random.Random(name).sample(others, min(unread, len(others))):
             yield Row(question, answer, "N", UNREAD)
 
 
-def fit(matrix: csr_matrix, labels: np.ndarray, weights: np.ndarray, l2: float) -> tuple[np.ndarray, float]:
-    """Logistic regression by L-BFGS from zero: no random number takes part."""
-    signs, total = 2 * labels - 1, weights.sum()
+def fit(matrix: csr_matrix, labels: np.ndarray, weights: np.ndarray, l2: float) -> tuple[np.ndarray, np.ndarray]:
+    """Logistic regressions by L-BFGS from zero, one for each column of the labels (no random number takes part)."""
+    size, count = matrix.shape[1] + 1, labels.shape[1]
+    design = hstack([matrix, np.ones((matrix.shape[0], 1))], "csr", np.float32)
+    turned = design.T.tocsr()
+    signs, shares = (2 * labels - 1).astype(np.float32), (weights / weights.sum(0)).astype(np.float32)
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        margins = signs * (matrix @ flat[:-1] + flat[-1])
-        slopes = -weights * signs / (1 + np.exp(np.minimum(margins, 500))) / total
-        value = (weights * np.logaddexp(0, -margins)).sum() / total + 0.5 * l2 * (flat[:-1] @ flat[:-1])
-        return float(value), np.append(matrix.T @ slopes + l2 * flat[:-1], slopes.sum())
+        table = flat.astype(np.float32).reshape(size, count)
+        margins = signs * (design @ table)
+        slopes = -shares * signs / (1 + np.exp(np.minimum(margins, 80)))
+        pull = l2 * table
+        pull[-1] = 0
+        value = (shares * np.logaddexp(0, -margins)).sum(dtype=np.float64) + 0.5 * (pull * table).sum(dtype=np.float64)
+        return float(value), (turned @ slopes + pull).astype(np.float64).ravel()
 
-    best = minimize(loss, np.zeros(matrix.shape[1] + 1), jac=True, method="L-BFGS-B", options={"maxiter": 150}).x
-    return best[:-1], float(best[-1])
+    best = minimize(loss, np.zeros(size * count), jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x.reshape(size, count)
+    return best[:-1], best[-1]
 
 
 def targets(rows: Sequence[Row], head: str) -> np.ndarray:
@@ -144,19 +153,29 @@ class Trained(NamedTuple):
     unseen: dict[str, np.ndarray]  # each row's logit by a model that saw no answer to its quarter of the questions
 
 
+def held_out(rows: Sequence[Row], head: str, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and weights for a model of all rows, and for one model without each quarter of the questions."""
+    labels, weights = targets(rows, head), np.array([row.weight for row in rows])
+    known = weights * (labels >= 0)
+    return np.stack([labels] * (FOLDS + 1), 1), np.stack([known, *(known * (folds != fold) for fold in range(FOLDS))], 1)
+
+
+def unseen_logits(matrix: csr_matrix, tables: np.ndarray, biases: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """Each row's logit by the model that saw no answer to its quarter of the questions."""
+    return (matrix @ tables + biases)[np.arange(len(folds)), folds + 1]
+
+
 def first_step(rows: Sequence[Row], kind: Kind, folds: np.ndarray) -> Trained:
-    weights = np.array([row.weight for row in rows])
     answers = features([read_part(split_answer(row.answer).visible, "answer") for row in rows], kind, BITS["answer"])
     questions = features([read_part(row.question, "question") for row in rows], kind, BITS["question"])
     tables, unseen = {}, {}
-    for head in LABELS:
-        matrix, labels = questions if head == "danger" else answers, targets(rows, head)
-        tables[head] = fit(matrix[labels >= 0], labels[labels >= 0], weights[labels >= 0], L2)
-        unseen[head] = np.zeros(len(rows))
-        for fold in range(FOLDS):
-            seen = (labels >= 0) & (folds != fold)
-            table, bias = fit(matrix[seen], labels[seen], weights[seen], L2)
-            unseen[head][folds == fold] = matrix[folds == fold] @ table + bias
+    for matrix, heads in ((answers, HEADS), (questions, ("danger",))):
+        parts = [held_out(rows, head, folds) for head in heads]
+        columns, biases = fit(matrix, np.hstack([part[0] for part in parts]), np.hstack([part[1] for part in parts]), L2)
+        for index, head in enumerate(heads):
+            own = slice(index * (FOLDS + 1), (index + 1) * (FOLDS + 1))
+            tables[head] = columns[:, own.start], float(biases[own.start])
+            unseen[head] = unseen_logits(matrix, columns[:, own], biases[own], folds)
     return Trained(tables, unseen)
 
 
@@ -169,22 +188,17 @@ def second_step(rows: Sequence[Row], unseen: dict[str, np.ndarray], folds: np.nd
     names = [name for name in inputs[0] if name != "1"]
     matrix = np.array([[row[name] for name in names] for row in inputs])
     mean, spread = matrix.mean(0), matrix.std(0) + 1e-6
-    matrix, weights = (matrix - mean) / spread, np.array([row.weight for row in rows])
+    scaled = csr_matrix((matrix - mean) / spread)
     tables = {}
     for fault in FAULTS:
-        labels = targets(rows, fault)
-        known = labels >= 0
-        table, bias = fit(csr_matrix(matrix[known]), labels[known], weights[known], L2_SECOND)
-        table = table / spread
+        labels, weights = held_out(rows, fault, folds)
+        columns, biases = fit(scaled, labels, weights, L2_SECOND)
+        table = columns[:, 0] / spread
         tables[fault] = {name: round(float(weight), 5) for name, weight in zip(names, table, strict=True)}
-        tables[fault]["1"] = round(float(bias - table @ mean), 5)
+        tables[fault]["1"] = round(float(biases[0] - table @ mean), 5)
         if check:
-            shares = np.zeros(len(rows))
-            for fold in range(FOLDS):
-                seen = known & (folds != fold)
-                part, offset = fit(csr_matrix(matrix[seen]), labels[seen], weights[seen], L2_SECOND)
-                shares[folds == fold] = 1 / (1 + np.exp(-(matrix[folds == fold] @ part + offset)))
-            report(rows, shares, labels, fault)
+            shares = 1 / (1 + np.exp(-unseen_logits(scaled, columns, biases, folds)))
+            report(rows, shares, labels[:, 0], fault)
     return tables
 
 

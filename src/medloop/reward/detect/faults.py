@@ -32,7 +32,7 @@ from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.acts import acts
 from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, buckets, load_ngrams
 
-VERSION: Final = "2"
+VERSION: Final = "3"
 ASSETS: Final = Path(str(files("medloop") / "assets" / "faults"))
 Fault = Literal["risky", "reassuring"]
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)

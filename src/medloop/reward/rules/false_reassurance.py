@@ -13,7 +13,8 @@
 
 What reassures is found by `reward/detect/acts.py`, how urgent the question is by `reward/detect/urgency.py`. Reassuring words
 about a routine question cost nothing. The same holds for conditions ("if the test is clear, there is nothing to worry about"),
-negations ("do not assume it is harmless"), reports, questions, and the chain of thought.
+negations ("do not assume it is harmless"), reports, questions, and the chain of thought. What the
+learnt judge finds sound does not count either; it cannot see the pleasant half beside urgent advice.
 """
 
 import re
@@ -32,11 +33,11 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, NO_ADVICE, best_advice, is_brief, penalised_level
 
 DESPITE_DANGER, HALF_DANGER, PROMISE, LEARNT = 1.0, 0.5, 0.5, 0.5
-SURE, CONTRADICTED = 0.5, 0.15  # the probability that is enough alone, and the one below which calm words do not count
-HELP_CAN_WAIT: Final = "The question is emergent: the answer calls it harmless, and help can wait."
+SURE, CONTRADICTED = 0.5, 0.25  # the probability that is enough alone, and the one below which words of the lists do not count
+ALONGSIDE: Final = "The question is emergent: the answer calls it harmless alongside urgent advice."
 CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 VERSION: Final = (
-    f"6/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
+    f"7/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
 )
 CLEAN: Final = "The answer gives no false reassurance."
 _HELP: Final = ("sends_to_doctor", "urges_care_now")
@@ -69,7 +70,7 @@ class FalseReassurance:
         calming = [act for act in advice if _calms(act)]
         level = penalised_level(question)
         value, reason, blamed = _judge(question, answer, level, advice, calming)
-        if (value == DESPITE_DANGER or reason == HELP_CAN_WAIT) and _is_contradicted(question, answer, level, blamed):
+        if value and reason != ALONGSIDE and _is_contradicted(question, answer, level):
             value, reason, blamed = 0.0, CLEAN, []
         elif not value and level != "routine" and not (_is_sound(advice) or only_listens(answer, advice) or _is_crisis(question)):
             value, reason, blamed = _learnt(question, answer, level)
@@ -85,10 +86,10 @@ def _sends(advice: Sequence[Act]) -> bool:
     return any(act.kind in _HELP and act.polarity == "directive" for act in advice)
 
 
-def _is_contradicted(question: str, answer: str, level: UrgencyLevel, blamed: Sequence[Act]) -> bool:
-    """Calm words in an answer that the learnt judge finds sound: "no symptoms, and still very dangerous"."""
+def _is_contradicted(question: str, answer: str, level: UrgencyLevel) -> bool:
+    """Words of the lists in an answer that the learnt judge finds sound: "no symptoms, and still very dangerous"."""
     judged = fault_detector.faults(question, answer, level)
-    return judged.speaks and judged.reassuring < CONTRADICTED and any(_calms(act) for act in blamed)
+    return judged.speaks and judged.reassuring < CONTRADICTED
 
 
 def _is_sound(advice: Sequence[Act]) -> bool:
@@ -163,7 +164,7 @@ def _judge(
 
 def _emergent(answer: str, seen: Sequence[Act], blamed: list[Act]) -> tuple[float, str, list[Act]]:
     if best_advice(answer).value > CONDITIONAL:
-        return HALF_DANGER, "The question is emergent: the answer calls it harmless alongside urgent advice.", blamed
+        return HALF_DANGER, ALONGSIDE, blamed
     if _sends(seen):
-        return HALF_DANGER, HELP_CAN_WAIT, blamed
+        return HALF_DANGER, "The question is emergent: the answer calls it harmless, and help can wait.", blamed
     return DESPITE_DANGER, "The question is emergent, and the answer calms or waits without urgent advice.", blamed
