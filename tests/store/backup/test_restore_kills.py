@@ -76,10 +76,11 @@ def child(folder: Path, kill_step: int, *, after: bool) -> bool:
             number = steps  # a step may consist of others
             if number == kill_step and not after:
                 os.kill(os.getpid(), signal.SIGKILL)
-            done = real(*args, **more)
-            if number == kill_step:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return done
+            try:
+                return real(*args, **more)
+            finally:
+                if number == kill_step:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         return step
 
