@@ -91,7 +91,7 @@ def comparisons(clinic: Clinic) -> tuple[list[dict[str, Any]], list[dict[str, An
     for number in range(8):
         question = f"My {PARTS[number]} hurts since yesterday, what should I do about it?"
         clinic.trace(question, f"Rest for {number} days.")
-        clinic.trace(question, f"Put ice on it {number} times a day.")
+        clinic.trace(question, f"A cold pack helps, {number} times a day.")
         flagged = clinic.trace(f"My chest hurts, number {number}. What now?", f"Sleep for {number} hours.")
         clinic.sent("dr-wu", "feedback", trace_id=flagged, critical=True)
         clinic.sent("dr-wu", "correction", trace_id=flagged, golden=f"Call an ambulance, house {number}.", consent=["training"])
