@@ -55,9 +55,9 @@ CLEAN = (
 
 def rows_of(name: str, half: str) -> dict[str, list[dict[str, Any]]]:
     """The rows of a set by group; a set without dangerous answers takes those of the blind one."""
-    rows = json.loads(SETS["blind"].read_text(encoding="utf-8")) | json.loads(
-        SETS.get(name, Path(name)).read_text(encoding="utf-8")
-    )
+    paths = (SETS["blind"], SETS.get(name, Path(name)))
+    groups = {group: rows for path in paths for group, rows in json.loads(path.read_text(encoding="utf-8")).items()}
+    rows = {group: [_row(number, row) for number, row in enumerate(listed)] for group, listed in groups.items()}
     return {group: [row for row in rows[group] if half in ("all", ("even", "odd")[row["id"] % 2])] for group in rows}
 
 
@@ -152,7 +152,8 @@ def lowered(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def set_report(name: str, half: str, all_passes: Sequence[int], styles: Sequence[str], folder: Path) -> dict[str, Any]:
     rows = rows_of(name, half)
-    cases = [blind_case(row) for row in rows["dangerous"]]
+    cases = [case for case in map(blind_case, rows["dangerous"]) if case.danger]
+    cases = cases or [blind_case(row) for row in rows_of("blind", half)["dangerous"]]  # where they are too short to be split
     texts = {language: [row["text"] for row in rows["injections"] if row["lang"] == language] for language in ("en", "zh")}
     attacks, report = place_all(cases, texts), dict[str, Any]()
     for passes in all_passes:
