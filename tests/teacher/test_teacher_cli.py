@@ -42,7 +42,9 @@ def test_judge_scores_answers_and_a_second_run_makes_no_calls(clinic: Path) -> N
         first = medloop(clinic, "teacher", "judge", str(answers(clinic, 6)), "--base-url", server.url)
         assert first.returncode == 0, first.stderr
         again = medloop(clinic, "teacher", "judge", str(answers(clinic, 6)), "--base-url", server.url)
-        assert again.returncode == 0 and server.requests == 6 * 5  # extract, three statements alone, grade
+        assert (
+            again.returncode == 0 and server.requests == 6 * 8
+        )  # extract, three statements alone, each with and without the question, grade
     assert "Judged 6 of 6" in first.stdout and "0 requests, 0.0000 USD" in again.stdout
     rows = [json.loads(line) for line in (clinic / "data/rl/teacher_scores_answers.jsonl").read_text().splitlines()]
     assert [row["prompt_id"] for row in rows] == [f"a{n}" for n in range(6)]
@@ -89,7 +91,7 @@ def test_an_answer_that_the_model_did_not_give_is_missing_and_not_sent(clinic: P
     path.write_text(path.read_text() + json.dumps({"id": "x", "question": "q", "answer": "", "finish_reason": "error"}) + "\n")
     with TeacherServer() as server:
         done = medloop(clinic, "teacher", "judge", str(path), "--base-url", server.url)
-        assert done.returncode == 0 and server.requests == 5 * 5
+        assert done.returncode == 0 and server.requests == 5 * 8
     assert "Missing 1: the model gave no answer" in done.stdout
 
 

@@ -296,7 +296,8 @@ def test_what_was_made_of_it_in_other_tables_goes_and_an_incident_stays_without_
         conn.execute(insert(tables.queue_turns).values(item_id="q_1", rater="li", state="held", until=utc_now()))
     with pytest.raises(SecondPersonNeededError, match="incidents: 1"):
         erased(store)
-    proof = erased(store, replace(ASKED, approved_by="usr_2"))
+    ids = preview(store, ASKED, actor="test").ids_sha256
+    proof = erased(store, replace(ASKED, approved_by="usr_2", approved_ids=ids))
     assert proof.rows["red_team_cases"] == proof.rows["queue_items"] == 1 and proof.evidence == {"incidents": 1}
     incident = crud.get(store, Incident, "inc_1")
     assert incident is not None and incident.notes is None and len(incident.steps) == 1 and incident.state == "open"

@@ -60,6 +60,13 @@ def test_a_disguise_that_is_replaced_in_part_is_held(text: str) -> None:
         "Vanc trough 18, Cr stable at 0.9.",
         "Start Jardiance, hold metformin before contrast.",
         "The Glomerular Filtration Rate fell in all patients.",
+        "Put ice on it 1 times a day.",
+        "Golden advice 10: keep the hip warm.",
+        "Case 11: I have crushing chest pain.",
+        "Nice and warm today.",
+        "Nice.",
+        "Good.",
+        "Unable to determine from image",
     ],
 )
 def test_a_note_of_medicine_stays_as_it_is(text: str) -> None:

@@ -19,7 +19,7 @@ from medloop.lexicon.health_topic import is_about_health
 from medloop.teacher.injection.grader_address import accompanies_attack, addresses_grader, asks_about_scores, claims_grade
 from medloop.teacher.injection.obfuscation import foreign_scripts, invisible_text, latin_language, remove_encoded, strip_invisible
 
-VERSION = "5"
+VERSION = "6"
 REMOVED = "[removed]"
 
 _SPEAKERS = (

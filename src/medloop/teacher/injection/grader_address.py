@@ -123,7 +123,7 @@ _DEMANDING = re.compile(
 # Nobody but the grader is called so, also in a sentence about health.
 _ADDRESSED = re.compile(
     r"\b(?:graders?|evaluators?|scorers?|rubrics?|ground[- ]truth|gold (?:label|answer)|answer key)\b"
-    r"|\b(?:do not|don't|never|no) deduct"
+    r"|\b(?:do not|don't|never|no) deduct|\bnothing (?:[a-z]+ ){0,4}(?:deducted|marked down|docked)\b"
     r"|\b(?:rated|scored|graded|marked) (?:this|it)\b"
     r"|\b(?:dear|hey|hello|you,) (?:the )?(?:judge|jury|reviewers?|raters?|markers?|assessors?|examiners?)\b"
     r"|\b(?:whoever (?:is )?|if you are |you (?:who|that) (?:are )?)(?:grad|assess|evaluat|scor|judg|mark)(?:es|ing|e|s)?\b"

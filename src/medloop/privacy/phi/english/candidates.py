@@ -49,6 +49,13 @@ _BEHIND_OPENING = frozenset(
     "the your a an this that it of in to for all any period periods therapy testing panel hips oil flags down blood labs"
     " him her knife".split()
 )
+# What a person does or is at the start of a note: "Golden was seen", "Price came in".
+_PERSON_VERBS = frozenset(
+    """was is has had came comes went goes said says called calls wants wanted needs needed reported reports denies denied states
+    stated told asked asks felt feels lives lived works worked took takes did does will would can could may might should still
+    also now again here there phoned rang thinks thought complained complains presented presents remains stays left arrived
+    returned attended attends missed refused refuses agreed agrees wrote writes got gets fell aged who whose whom seen""".split()
+)
 _ADDRESSING = frozenset(("please", "you", "can", "could", "we", "i", "thank", "thanks"))  # "Grace, please call"
 _PROPER_LISTS = frozenset(
     {WordList.FIRST_NAME, WordList.SURNAME, WordList.TOWN, WordList.STATE, WordList.COUNTRY, WordList.COMPANY_WORD}
@@ -116,15 +123,19 @@ def _is_called_so(candidate: PhiCandidate) -> bool:
     if candidate.kind != "NAME" or not candidate.mixed_case or len(candidate.words) != 1:
         return False
     word, lower = candidate.words[0], candidate.words[0].lower()
-    if not (word[0].isupper() and word[1:].islower()) or (lower in SELDOM_NAMES and candidate.first):
+    if not (word[0].isupper() and word[1:].islower()) or _is_seldom_here(candidate):
         return False
     return (lower in WORD_NAMES or lower in SHORT_NAMES) and not (_is_eponym(candidate) or _opens_sentence(candidate))
 
 
 def _is_seldom_name(candidate: PhiCandidate) -> bool:
-    """One ordinary word inside a text that seldom is a name: "Doctor: Nice, what about"."""
-    is_one = candidate.kind == "NAME" and len(candidate.words) == 1 and candidate.first > 0
-    return is_one and candidate.words[0].lower() in SELDOM_NAMES and not _is_titled(candidate)
+    """One ordinary word that seldom is a name, inside a text or in a remark: "Doctor: Nice, what about", "Lovely!"."""
+    is_one = candidate.kind == "NAME" and len(candidate.words) == 1
+    return is_one and _is_seldom_here(candidate) and not _is_titled(candidate)
+
+
+def _is_seldom_here(candidate: PhiCandidate) -> bool:
+    return candidate.words[0].lower() in SELDOM_NAMES and (candidate.first > 0 or _has_few_words(candidate.tokens))
 
 
 def _is_heading(candidate: PhiCandidate) -> bool:
@@ -195,20 +206,40 @@ def _is_department(candidate: PhiCandidate) -> bool:
     return candidate.kind == "ORG" and candidate.mixed_case and is_department(candidate.words)
 
 
+def _opening(candidate: PhiCandidate) -> int | None:
+    """The index of the only word of a tagged name that opens a sentence; None if it has others or stands elsewhere."""
+    tokens, index = candidate.tokens, candidate.last
+    if candidate.kind != "NAME" or len(candidate.words) != 1 or not candidate.mixed_case or index + 1 >= len(tokens):
+        return None
+    return index if not index or tokens[index - 1].word in '.!?:\n"“-' else None
+
+
 def _opens_sentence(candidate: PhiCandidate) -> bool:
-    tokens, index = candidate.tokens, candidate.first
-    if candidate.kind != "NAME" or index != candidate.last or not candidate.mixed_case:
-        return False
-    if index and tokens[index - 1].word not in '.!?:\n"“-':
+    tokens, index = candidate.tokens, _opening(candidate)
+    if index is None:
         return False
     word = tokens[index].word.lower()
-    if (word not in _ALSO_QUALITIES and tier(word) == UNLISTED) or index + 1 >= len(tokens):
+    if word not in _ALSO_QUALITIES and tier(word) == UNLISTED:
         return False
     following = tokens[index + 1].word
     if following == "," and word in _ALSO_QUALITIES and index + 2 < len(tokens):
         second = tokens[index + 2].word
         return second.islower() and second not in _ADDRESSING
     return following in _BEHIND_OPENING
+
+
+def _begins_no_person(candidate: PhiCandidate) -> bool:
+    """A frequent word, as a surname rare, that opens a sentence in which nobody of that name does anything."""
+    tokens, index = candidate.tokens, _opening(candidate)
+    if index is None:
+        return False
+    word = tokens[index].word.lower()
+    if word not in SELDOM_NAMES and (tier(word) not in lists.FREQUENT or WordList.FIRST_NAME in candidate.listed[0]):
+        return False
+    following = tokens[index + 1].word
+    if following == "and" and index + 2 < len(tokens):
+        following = tokens[index + 2].word
+    return following.isdigit() or (following.islower() and following not in _PERSON_VERBS)
 
 
 def _is_time_or_price(candidate: PhiCandidate) -> bool:
@@ -300,6 +331,9 @@ WORD_RULES = (
 )
 RULES = (
     CandidateRule("short form of a verb", "Thanks, {Don}'t stop the tablets", _is_short_form, False),
+    CandidateRule(
+        "frequent word that opens a sentence without a person", "{Put} ice on the knee of all", _begins_no_person, False
+    ),
     CandidateRule("short or ordinary word that people are called by", "{Wu} was here with a cough again", _is_called_so, True),
     CandidateRule("word that seldom is a name", "the patients said: {Nice}, what about it", _is_seldom_name, False),
     CandidateRule("ordinary words and nobody's name", "the {Glomerular Filtration Rate} of patients fell", _is_heading, False),

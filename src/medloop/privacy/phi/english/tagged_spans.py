@@ -9,7 +9,7 @@ from typing import NamedTuple
 from medloop.privacy.phi.allowed import is_added
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_plain, is_word_phi
-from medloop.privacy.phi.english.name_words import WORD_NAMES
+from medloop.privacy.phi.english.name_words import SELDOM_NAMES, WORD_NAMES
 from medloop.privacy.phi.english.tagger import TAGS, LetterCase, Scores, Token
 from medloop.privacy.phi.lists import FREQUENT, NAMES, NOT_ONLY_ORDINARY, WordList, eponyms, is_listed, medical_words, tier
 from medloop.privacy.phi.normalize import MASK
@@ -32,6 +32,7 @@ _NOBODY = frozenset(
         WordList.TITLE,
     }
 )
+_ENDS = frozenset(".!?:\n")
 _REMARK = 5  # words and signs; a text with fewer is a remark
 _PROPER = NAMES | {WordList.TOWN}
 _PERSON = re.compile(
@@ -101,13 +102,16 @@ def nearest(tagged: Iterable[TaggedPart]) -> float:
 
 def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float:
     is_medical, mixed_case = part.is_medical, tagger.case_of(part.text) == LetterCase.MIXED
-    is_note = is_medical or len(part.tokens) < _REMARK
+    is_remark = len(part.tokens) < _REMARK
+    before = "\n"
     for token, margin in zip(part.tokens, margins, strict=True):
-        word = token.word
+        word, opens, before = token.word, before in _ENDS, token.word
+        if is_remark and word.lower() in SELDOM_NAMES:  # "Good."
+            continue
         if mixed_case and margin > best and _is_called_so(word):
             best = margin
             continue
-        if is_note and _is_heading(word):
+        if (is_medical or is_remark or opens) and _is_heading(word):
             continue
         if (
             margin <= best

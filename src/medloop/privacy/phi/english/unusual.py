@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, WORD_NAMES, is_short_form
-from medloop.privacy.phi.lists import NAMES, ORDINARY, UNLISTED, WordList, eponyms, is_listed, medical_words, tier
+from medloop.privacy.phi.lists import FREQUENT, NAMES, ORDINARY, UNLISTED, WordList, eponyms, is_listed, medical_words, tier
 from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
 
 _CAP = r"[A-ZÀ-ÖØ-ÞĀ-Ž][a-zß-öø-ÿ\u0100-\u024f'’]{1,20}"
+_FIRST = frozenset({WordList.FIRST_NAME})
 _SEASONS = frozenset(
     "summer spring autumn winter hope faith grace joy love art gene rain day heaven long short sharp good best nice happy true may so do an".split()
 )
@@ -122,11 +123,19 @@ def _find_last_first(text: str) -> Iterator[tuple[int, int]]:
     yield from spans_where(_LAST_FIRST, text, is_name)
 
 
+def _is_no_opening(words: list[str]) -> bool:
+    """One frequent word that is no first name: "Case 11: fever"."""
+    lower = words[0].lower()
+    return len(words) == 1 and tier(lower) in FREQUENT and not is_listed(lower, _FIRST)
+
+
 def _find_opening(text: str) -> Iterator[tuple[int, int]]:
     """At the beginning of a note: a word of the lists of names, alone or with others that are no words."""
 
     def is_name(start: int, end: int) -> bool:
         words = re.split("[ -]", text[start:end])
+        if _is_no_opening(words):
+            return False
         listed = any(is_listed(word.lower(), NAMES) for word in words)
         are_names = all(_can_be_person(word) and word.lower() not in WORD_NAMES for word in words)
         return listed and are_names and not is_term(text, (start, end, "NAME"))
@@ -137,7 +146,8 @@ def _find_opening(text: str) -> Iterator[tuple[int, int]]:
 def may_open_note(text: str) -> bool:
     """Whether a note begins with a word in no list, or has a surname in small letters: a reason to doubt."""
     for match in _OPENING.finditer(text):
-        if all(_can_be_person(word) and word.lower() not in eponyms() for word in re.split("[ -]", match["name"])):
+        words = re.split("[ -]", match["name"])
+        if not _is_no_opening(words) and all(_can_be_person(word) and word.lower() not in eponyms() for word in words):
             return True
     for match in _DOUBTFUL_OPENING.finditer(text):
         word = match["name"].lower()
