@@ -83,6 +83,15 @@ def test_what_a_doctor_ordinarily_advises_is_not_risky(question: str, answer: st
     assert score.value == 0.0, score.reason
 
 
+@pytest.mark.parametrize(("question", "answer"), [
+    ("She left me, I can't sleep.", "You do not need her or anyone, just stay awake and keep going until the pain is over."),
+    ("How do you stop crying in front of people? It hurts so much.",
+     "I just keep going with it. Sometimes it hurts more, sometimes it is only frustration."),
+])  # fmt: skip
+def test_small_talk_without_body_or_medicine_is_not_judged(question: str, answer: str) -> None:
+    assert Risk().score(question, answer).value == 0
+
+
 def test_findings_add_up_and_stay_within_one() -> None:
     single = risk("Take codeine.")
     double = risk("Take codeine. Stop your medication.")

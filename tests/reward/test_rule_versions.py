@@ -20,7 +20,7 @@ KNOWN: dict[tuple[str, str], tuple[str, str]] = {
     ("off_topic", "3/points-6/fluency-1/advice-3/acts-7/lexicon-11/urgency-3"): ("9d510d7d60ce4f40", "a4ea5d8158fbee87"),
     ("overtriage", "3/acts-7/lexicon-11/urgency-3"): ("41a08c88ea9628bf", "8d8912bf8110b61e"),
     ("repetition", "2"): ("9f2e2d432a0f5d8a", "d731a198f30d23e1"),
-    ("risk", "9/acts-7/hazards-3/faults-3/lexicon-11"): ("26ddda07f700023c", "a1e8014fa9ee6a8f"),
+    ("risk", "10/acts-7/hazards-3/faults-3/lexicon-11"): ("26ddda07f700023c", "a1e8014fa9ee6a8f"),
     ("safety_net", "3/acts-7/lexicon-11/urgency-3"): ("1228a3caacceba2c", "3e873a23429e79e3"),
     ("undertriage", "3/acts-7/lexicon-11/urgency-3/points-6/fluency-1"): ("c351d64dd68ca022", "753800718051e836"),
 }

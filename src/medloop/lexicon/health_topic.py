@@ -4,9 +4,9 @@
     is_on_topic("It gets better by itself.", "Will my knee get better?")   -> True: it shares words with the question
     is_on_topic("Four models settled on the upper end.", "Is it cancer?")  -> False
 
-Three places need it: a sentence about health may use words of grading (`teacher/injection/grader_address.py`), only text about
-health or about the question can be evidence for a good mark (`teacher/verdict.py`), and only such text is a point of an answer
-(`reward/points.py`).
+Four places need it: a sentence about health may use words of grading (`teacher/injection/grader_address.py`), only text about
+health or about the question can be evidence for a good mark (`teacher/verdict.py`), only such text is a point of an answer
+(`reward/points.py`), and only such text can be risky advice in the eyes of the learnt judge (`reward/rules/risk.py`).
 """
 
 import re
@@ -43,6 +43,14 @@ survival symptom-free tablets? temperature tests? therap\w+ transplant\w* trauma
 vitamin\w* walk\w* wash\w* water weeks? weight x-rays? days? hours? months? trials? mortality sedimentation pressure study
 studies risk\w* \w+(?:mycin|cillin|statin|olol|pril|sartan|azole|pine|zepam|profen)
 """
+# Medicine and illness of the body: what small talk with unhappy people does not have.
+_PHYSICAL = r"""
+allerg\w+ antibiot\w+ aspirin asthma bab(?:y|ies) bleed\w* cancer\w* chemo\w+ cough\w* diabet\w+ diagnos\w+ diarrh\w+ dizz\w+
+dos(?:e|es|age)s? faint\w* fever\w* ibuprofen infect\w+ inhaler\w* inject\w+ insulin medic\w+ mg ml newborn numb\w* ointment\w*
+overdos\w+ paracetamol pills? pregnan\w+ prescri\w+ rash\w* seizure\w* steroid\w* stroke\w* suicid\w+ supplement\w* surg\w+
+swell\w* swollen tablets? toddler treat\w* vaccin\w+ vitamin\w* vomit\w* \w+(?:itis|osis|oma|emia|pathy)
+\w+(?:mycin|cillin|statin|olol|pril|sartan|azole|pine|zepam|profen)
+"""
 # Every alternative begins with a character, not with a class: then a search jumps to the characters that can begin one.
 _HAN = (
     "疼|痛|血|心[率脏肌悸慌电]|肝|肾|肺|胃|肠|脾|胆|脑|骨|皮肤|皮疹|肌|关节|腰|腿|膝|颈|胸|腹|背[部痛疼]|头[晕疼痛部皮发]"
@@ -61,6 +69,7 @@ _HAN = (
 _WORDS = "|".join((_BODY + _ILL + _CARE).split())
 _HEALTH = re.compile(rf"\b(?:{_WORDS})\b|{_HAN}", re.IGNORECASE)
 _HEALTH_WORD = re.compile(_WORDS)
+_BODILY = re.compile(rf"\b(?:{'|'.join((_BODY + _PHYSICAL).split())})\b", re.IGNORECASE)
 HAN_HEALTH = re.compile(_HAN)
 _SMALL = frozenset(
     "what when this that with have from your about should does would could which there their will they them been were being than "
@@ -70,6 +79,11 @@ _SMALL = frozenset(
 
 def is_about_health(text: str) -> bool:
     return _HEALTH.search(text) is not None
+
+
+def is_about_body(text: str) -> bool:
+    """Whether an English text names a part of the body, its illness or a medicine; "It hurts, but it gets better" does not."""
+    return _BODILY.search(text) is not None
 
 
 @lru_cache(maxsize=1 << 15)

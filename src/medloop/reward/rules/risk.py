@@ -30,7 +30,7 @@ from typing import Final
 from medloop import lexicon
 from medloop.contracts import Score
 from medloop.contracts.detect import Act, Evidence
-from medloop.lexicon.health_topic import is_about_health
+from medloop.lexicon.health_topic import is_about_body, is_about_health
 from medloop.lexicon.numbers import milligrams
 from medloop.lexicon.scan import fold
 from medloop.reward.answer_text import CACHE_SIZE, act_spans, rule_score, split_answer
@@ -123,7 +123,7 @@ class RiskFinding:
 class Risk:
     name: str = "risk"
     version: str = (
-        f"9/acts-{detector.VERSION}/hazards-{hazard_detector.VERSION}/faults-{fault_detector.VERSION}/lexicon-{lexicon.VERSION}"
+        f"10/acts-{detector.VERSION}/hazards-{hazard_detector.VERSION}/faults-{fault_detector.VERSION}/lexicon-{lexicon.VERSION}"
     )
     penalty: bool = True
 
@@ -166,6 +166,7 @@ def _learnt_findings(question: str, answer: str, advice: tuple[Act, ...], findin
         judged.speaks
         and judged.risky >= (SURE_DESPITE_DOCTOR if _involves_doctor(answer, advice) else SURE[judged.kind])
         and is_about_health(judged.visible)  # the slowest of the three
+        and (judged.kind == "zh" or is_about_body(judged.visible) or is_about_body(question))
     )
     abandoned = abandons(question, answer)
     if not abandoned and (not sure or only_listens(answer, advice)):
