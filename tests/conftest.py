@@ -57,6 +57,15 @@ def freeze_libraries() -> None:
         _frozen_modules = len(sys.modules)
 
 
+@pytest.fixture(autouse=True)
+def own_umask() -> Iterator[None]:
+    """The command line sets the umask of its process; a test that runs it here must not change that of the others."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    yield
+    os.umask(umask)
+
+
 @dataclass(frozen=True)
 class Postgres:
     """A server of our own: data folder and unix socket in one folder, no TCP port."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -202,7 +203,7 @@ def test_a_copy_made_while_somebody_wrote_says_that_it_is_a_copy(sqlite_settings
     with open_store(Settings(home=tmp_path / "copy")) as store:
         report = audit.verify(store)
     assert report.kind == "copied" and "is a copy of a workspace" in str(report.problem)
-    with sqlite3.connect(home / "medloop.db") as raw:
+    with closing(sqlite3.connect(home / "medloop.db")) as raw, raw:
         raw.execute("DELETE FROM audit_log WHERE seq = 3")
     with open_store(sqlite_settings) as store:
         assert audit.verify(store).kind == "cut_off"  # in its own folder the same is an alarm

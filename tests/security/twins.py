@@ -13,6 +13,7 @@ import pickle
 import sqlite3
 import time
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -83,15 +84,16 @@ def bad_host() -> FastAPI:
 
 def concatenating() -> FastAPI:
     """Class 14: a filter is pasted into the statement."""
-    app, db = FastAPI(), sqlite3.connect(":memory:", check_same_thread=False)
-    db.executescript("CREATE TABLE t (name TEXT); INSERT INTO t VALUES ('a'), ('b'), ('c');")
+    app = FastAPI()
 
     @app.get("/list")
     def listed(name: str = "a") -> Any:
-        try:
-            return [row[0] for row in db.execute(f"SELECT name FROM t WHERE name = '{name}'")]
-        except sqlite3.Error as error:
-            return JSONResponse({"error": str(error)}, status_code=500)
+        with closing(sqlite3.connect(":memory:")) as db:
+            db.executescript("CREATE TABLE t (name TEXT); INSERT INTO t VALUES ('a'), ('b'), ('c');")
+            try:
+                return [row[0] for row in db.execute(f"SELECT name FROM t WHERE name = '{name}'")]
+            except sqlite3.Error as error:
+                return JSONResponse({"error": str(error)}, status_code=500)
 
     return app
 

@@ -85,8 +85,9 @@ def _links(path: Path) -> list[Path]:
 
 
 def _resolved(path: Path) -> Path | None:
-    """None for a link that leads to itself."""
+    """None for a link that leads to itself: Python up to 3.12 raises, later ones leave the link as it is."""
     try:
-        return path.resolve()
+        real = path.resolve()
     except (OSError, RuntimeError):
         return None
+    return None if real.is_symlink() else real

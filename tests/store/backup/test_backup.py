@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -194,7 +195,7 @@ def test_the_file_of_the_database_alone_lacks_what_was_acknowledged(sqlite_setti
     with open_store(sqlite_settings) as store:
         crud.add(store, [rating("fb_1")], actor="test")
         shutil.copy(sqlite_settings.workspace.database, tmp_path / "copy.db")
-    with sqlite3.connect(tmp_path / "copy.db") as conn:
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as conn:
         try:
             count = conn.execute("SELECT count(*) FROM rlhf_feedback").fetchone()[0]
         except sqlite3.DatabaseError:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -269,7 +270,7 @@ def test_a_database_outside_the_workspace_stays_with_its_log_after_a_kill(
         monkeypatch.setattr(claim, "utc_now", lambda: later)
         assert run(*words).code == 0
     (aside,) = (name for name in path.parent.glob("*.before-restore-*") if not name.name.endswith(("-wal", "-shm")))
-    with sqlite3.connect(aside) as old:
+    with closing(sqlite3.connect(aside)) as old:
         assert old.execute("SELECT count(*) FROM rlhf_feedback").fetchone() == (2,)
 
 
