@@ -30,10 +30,10 @@ LEFT_OUT: dict[str, tuple[str, str]] = {
     "tie": ("pairs with as many votes on both sides", "两边票数相同的成对回答"),
     "no_choice": ("comparisons without a better answer", "未分出优劣的比较"),
     "no_weight": (
-        "pairs behind which no clinician or annotator stands whose vote has weight",
-        "没有计权重的临床医生或标注员支持的成对回答",
+        "pairs that no clinician or annotator whose vote counts supports",
+        "没有任何计权的临床医生或标注员支持的成对回答",
     ),
-    "outweighed": ("corrections that raters of more weight disliked", "被权重更高的评审者否定的更正"),
+    "outweighed": ("corrections that raters of at least their authors' weight disliked", "被权重不低于作者的评审者否定的更正"),
     "flagged": ("pairs whose better answer somebody flagged as harmful", "较好的回答被标记为可能有害的成对回答"),
     "contradiction": ("pairs that a stronger source contradicts", "与更可靠来源相矛盾的成对回答"),
     "same_answer": ("comparisons of an answer with itself", "两个回答相同的比较"),

@@ -28,7 +28,7 @@ from medloop.store.crypto import encode_key
 from medloop.store.db import Store, open_store
 from medloop.store.files.atomic import atomic_write
 from medloop.store.integrity import RESTORED, IntegrityReport, verify_store
-from medloop.store.records.access_after_restore import AccessChanges, carry_access, end_sessions, revoke_all
+from medloop.store.records.access_after_restore import AccessChanges, carry_access, end_sessions, read_access, revoke_all
 
 Progress = Callable[[int], None]  # bytes written
 
@@ -79,7 +79,8 @@ def _access(store: Store, name: str, aside: Path | None, actor: str, revoke: boo
     if revoke:
         return revoke_all(store, actor=actor)
     with old_database(store.settings, name, aside, store) as old:
-        return None if old is None else carry_access(store, old, actor=actor)
+        access = None if old is None else read_access(old)
+        return None if access is None else carry_access(store, access, actor=actor)
 
 
 def _accept(store: Store, manifest: BackupManifest, actor: str) -> None:

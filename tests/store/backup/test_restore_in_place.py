@@ -106,13 +106,32 @@ def test_what_was_revoked_since_the_backup_stays_revoked(run: Run, clinic: Setti
         users.change_user(store, gone, disabled=True, actor="test")
     shutil.copy(clinic.home / "keys/backup.key", tmp_path / "key")
     back = run("restore", tmp_path / "repo", clinic.home, "--key-file", tmp_path / "key", "--replace")
-    assert back.code == 0 and "API keys that stay revoked: 1, users with newer rights: 2" in back.out, back.err
+    assert (
+        back.code == 0 and "API keys that stay revoked: 1, users whose newer password, role or state was kept: 2" in back.out
+    ), back.err
     with open_store(clinic) as store:
         assert users.find_key(store, keys[0]) is None and users.find_key(store, keys[1]) is not None
         assert users.find_session(store, session) is None
         assert users.check_password(store, "dr.wu", OLD) is None and users.check_password(store, "dr.wu", NEW) is not None
         assert users.check_password(store, "dr.gone", OLD) is None
         assert verify_store(store).ok
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 400, b""], ids=["damaged", "empty"])
+def test_a_damaged_database_is_replaced(run: Run, sqlite_settings: Settings, tmp_path: Path, content: bytes) -> None:
+    """Seen by a reviewer: reading who was revoked since ended the restore, each time anew."""
+    home = sqlite_settings.home
+    with open_store(sqlite_settings) as store:
+        crud.add(store, [rating("fb_1")], actor="test")
+    assert run("--home", home, "backup", "create", tmp_path / "repo").code == 0
+    shutil.copy(home / "keys/backup.key", tmp_path / "key")
+    for ending in ("-wal", "-shm"):
+        Path(f"{home / 'medloop.db'}{ending}").unlink(missing_ok=True)
+    (home / "medloop.db").write_bytes(content)
+    back = run("restore", tmp_path / "repo", home, "--key-file", tmp_path / "key", "--replace")
+    assert back.code == 0 and "what was revoked or changed since then works again" in back.out, back.err
+    with open_store(sqlite_settings) as store:
+        assert crud.get(store, Feedback, "fb_1") and verify_store(store).ok
 
 
 def test_an_edit_of_the_old_database_does_not_get_in_through_a_restore(

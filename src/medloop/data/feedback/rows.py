@@ -8,7 +8,7 @@
 
 A rater who judged the same thing twice counts once, with the latest judgement. "Most" means the greater weight of the raters, not
 their number. A tie decides nothing. An answer that somebody flagged as a critical failure is never the better one of a pair.
-An expert's answer weighs what its authors weigh; where raters of more weight disliked it, nothing learns from it.
+An expert's answer weighs what its authors weigh; where raters of at least that weight disliked it, nothing learns from it.
 """
 
 import hashlib

@@ -58,7 +58,7 @@ REASONS = {
     "undecided": "no rater said good or bad",
     "same_answer": "both answers have the same words",
     "no_weight": "no clinician or annotator whose vote has weight stands behind it (medloop feedback raters)",
-    "outweighed": "raters of more weight than its authors disliked the expert's answer",
+    "outweighed": "raters of at least the weight of its authors disliked the expert's answer",
     "flagged": "somebody flagged the answer that was chosen as a critical failure",
     "contradiction": "a stronger source says the opposite about the same two answers",
     "too_many": "more pairs for one question than max_pairs",

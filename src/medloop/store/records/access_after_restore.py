@@ -1,6 +1,6 @@
 """Access after a restore: a backup is older than what was revoked, disabled or changed since.
 
-    carry_access(store, old, actor="cli")        # `old`: a connection to the database that the restore set aside
+    carry_access(store, read_access(old), actor="cli")  # `old`: a connection to the database that the restore set aside
     revoke_all(store, actor="cli")               # without it: no key works, and each password has to be changed at the next login
 
 Only rows of the old database whose MAC fits are believed: whoever edited it must not get in through a restore. Sessions always
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, Table, delete, select, update
+from sqlalchemy.exc import DBAPIError
 
 from medloop.contracts import AuditEvent, utc_now
 from medloop.store import audit, row_macs
@@ -31,18 +32,35 @@ class AccessChanges:
     unfit: int
 
 
+@dataclass(frozen=True)
+class OldAccess:
+    """Users and keys of the database that was set aside, by id."""
+
+    audit_key: str | None
+    users: dict[str, Row[Any]]
+    keys: dict[str, Row[Any]]
+
+
+def read_access(old: Connection) -> OldAccess | None:
+    """None if the database cannot be read: a damaged one is why people restore."""
+    try:
+        people, keys = (_by_id(old, table, id_name) for table, id_name in ((users, "user_id"), (api_keys, "api_key_id")))
+        return OldAccess(old.execute(AUDIT_KEY).scalar(), people, keys)
+    except DBAPIError:
+        return None
+
+
 def end_sessions(store: Store) -> None:
     with store.write() as conn:
         conn.execute(delete(sessions))
 
 
-def carry_access(store: Store, old: Connection, *, actor: str) -> AccessChanges | None:
+def carry_access(store: Store, old: OldAccess, *, actor: str) -> AccessChanges | None:
     """Apply what the old database says about users and keys; None if it is of another workspace."""
     with store.write() as conn:
-        if old.execute(AUDIT_KEY).scalar() != conn.execute(AUDIT_KEY).scalar():
+        if old.audit_key != conn.execute(AUDIT_KEY).scalar():
             return None
-        key = row_macs.row_key(store, conn)
-        people, keys = (_by_id(old, table, id_name) for table, id_name in ((users, "user_id"), (api_keys, "api_key_id")))
+        key, people, keys = row_macs.row_key(store, conn), old.users, old.keys
         fits = {
             id(row): row_macs.fits(key, table, row)
             for table, rows in ((users, people), (api_keys, keys))

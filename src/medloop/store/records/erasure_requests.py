@@ -67,9 +67,9 @@ def add_request(
     evidence: Mapping[str, int], ids: Mapping[str, Sequence[str]], ids_sha256: str,
 ) -> str:  # fmt: skip
     """Store a request; an equal one that waits already is not stored twice."""
-    same = (subject, tuple(records), by, ids_sha256)
+    same = (subject, tuple(records), by, ids_sha256, keep_jobs, reason)
     for row in waiting(store):
-        if (row.subject, row.records, row.requested_by, row.ids_sha256) == same:
+        if (row.subject, row.records, row.requested_by, row.ids_sha256, row.keep_jobs, row.reason) == same:
             return row.request_id
     request_id = f"ereq_{uuid7()}"
     with store.write() as conn:
