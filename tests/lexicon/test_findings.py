@@ -18,5 +18,13 @@ def test_a_word_of_the_text_itself_is_never_named() -> None:
     assert not {"ignore", "rubric", "kindbot", "满分"} & set(" ".join(names).split())
 
 
+def test_neither_a_denial_nor_a_long_list_hides_a_finding() -> None:
+    told = "I take warfarin and have crushing chest pain."
+    assert "crushing chest pain" in named_findings(f"{told} My sister has no crushing chest pain.")
+    body = "arm leg knee ear eye nose throat skin back neck hip foot hand liver kidney lung heart tooth tongue belly shoulder wrist".split()
+    doses = " ".join(f"{n} mg" for n in range(1, 200))
+    assert {"crushing chest pain", "warfarin"} <= set(named_findings(f"{told} {' '.join(body)} {doses}"))
+
+
 def test_the_list_is_short_however_long_the_text_is() -> None:
     assert len(named_findings(" ".join(f"{n} mg" for n in range(1, 500)))) <= MOST_FINDINGS

@@ -210,9 +210,8 @@ def _say_access(access: AccessChanges | None, revoked: bool, made: str) -> None:
     elif revoked:
         ui.say(f"API keys revoked: {access.keys:,}. Users who must change their password at the next login: {access.users:,}.")
     else:
-        ui.say(
-            f"From the old database: API keys that stay revoked: {access.keys:,}, users whose newer password, role or state was kept: {access.users:,}."
-        )
+        kept = f"users whose newer password, role or state was kept: {access.users:,}"
+        ui.say(f"From the old database: API keys that stay revoked: {access.keys:,}, {kept}.")
         if access.unfit:
             ui.say(f"  {access.unfit:,} of its users and keys were changed without medloop and not taken over: check them")
 
