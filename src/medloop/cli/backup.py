@@ -213,7 +213,7 @@ def _say_access(access: AccessChanges | None, revoked: bool, made: str) -> None:
         kept = f"users whose newer password, role or state was kept: {access.users:,}"
         ui.say(f"From the old database: API keys that stay revoked: {access.keys:,}, {kept}.")
         if access.unfit:
-            ui.say(f"  {access.unfit:,} of its users and keys were changed without medloop and not taken over: check them")
+            ui.say(f"  {access.unfit:,} of its users and keys were changed without medloop; such users are disabled: check them")
 
 
 def _anchor(settings: Settings) -> None:

@@ -134,17 +134,20 @@ def test_a_damaged_database_is_replaced(run: Run, sqlite_settings: Settings, tmp
         assert crud.get(store, Feedback, "fb_1") and verify_store(store).ok
 
 
+@pytest.mark.parametrize("edit", ["UPDATE users SET role = 'admin'", "DELETE FROM users"], ids=["edited", "deleted"])
 def test_an_edit_of_the_old_database_does_not_get_in_through_a_restore(
-    run: Run, clinic: Settings, backed_up: Path, tmp_path: Path
+    run: Run, clinic: Settings, backed_up: Path, tmp_path: Path, edit: str
 ) -> None:
+    """Who is gone or was edited may have been disabled since the backup, so that nobody is let in by it."""
     engine = create_engine(clinic.store_url)
     with engine.begin() as conn:
-        conn.execute(text("UPDATE users SET role = 'admin' WHERE name = 'dr.li'"))
+        conn.execute(text(f"{edit} WHERE name = 'dr.li'"))
     engine.dispose()
     back = run("restore", backed_up, clinic.home, "--key-file", tmp_path / "key", "--replace")
     assert back.code == 0 and "1 of its users and keys were changed without medloop" in back.out
     with open_store(clinic) as store:
-        assert users.get_user(store, "dr.li").role == "clinician"
+        li = users.get_user(store, "dr.li")
+        assert li.role == "clinician" and li.disabled and verify_store(store).ok
 
 
 def test_on_an_empty_machine_old_access_is_told_and_can_be_revoked(

@@ -66,11 +66,13 @@ def carry_access(store: Store, old: OldAccess, *, actor: str) -> AccessChanges |
             for table, rows in ((users, people), (api_keys, keys))
             for row in rows.values()
         }
-        changed = [row for row in conn.execute(select(users)).all() if _carry_user(conn, row, people, fits, actor)]
+        present = conn.execute(select(users)).all()
+        changed = [row for row in present if _carry_user(conn, row, people, fits, actor)]
         live = conn.execute(select(api_keys).where(api_keys.c.revoked.is_(None))).all()
         revoked = [row.api_key_id for row in live if not _still_valid(keys.get(row.api_key_id), fits)]
         _revoke(conn, revoked, actor)
-    return AccessChanges(len(changed), len(revoked), sum(not fit for fit in fits.values()))
+    gone = sum(row.user_id not in people for row in present)
+    return AccessChanges(len(changed), len(revoked), gone + sum(not fit for fit in fits.values()))
 
 
 def revoke_all(store: Store, *, actor: str) -> AccessChanges:
@@ -90,9 +92,10 @@ def _by_id(conn: Connection, table: Table, id_name: str) -> dict[str, Row[Any]]:
 
 def _carry_user(conn: Connection, row: Row[Any], people: Mapping[str, Row[Any]], fits: Mapping[int, bool], actor: str) -> bool:
     before = people.get(row.user_id)
-    if before is None or not fits[id(before)]:
-        return False
-    values = {name: before._mapping[name] for name in CARRIED if before._mapping[name] != row._mapping[name]}
+    if before is None or not fits[id(before)]:  # users are never deleted: one that is gone or was edited may have been disabled
+        values: dict[str, Any] = {} if row.disabled else {"disabled": True}
+    else:
+        values = {name: before._mapping[name] for name in CARRIED if before._mapping[name] != row._mapping[name]}
     if values:
         _change(conn, row, values, actor)
     return bool(values)
