@@ -218,6 +218,26 @@ def test_sqlite_runs_with_the_promised_settings(sqlite_settings: Settings) -> No
         assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
 
 
+def test_a_thread_that_still_reads_when_the_store_closes_leaves_no_connection_open(sqlite_settings: Settings) -> None:
+    """Python 3.13 reports such a connection in whatever runs when it is collected."""
+    reading, closed, used = threading.Event(), threading.Event(), []
+
+    def read(store: Store) -> None:
+        with store.read() as conn:
+            used.append(conn.connection.dbapi_connection)
+            reading.set()
+            closed.wait(10)
+
+    with open_store(sqlite_settings) as store:
+        thread = threading.Thread(target=read, args=(store,))
+        thread.start()
+        reading.wait(10)
+    closed.set()
+    thread.join()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        used[0].execute("SELECT 1")
+
+
 def test_foreign_program_holding_sqlite_is_busy_not_an_accident(sqlite_settings: Settings) -> None:
     with open_store(sqlite_settings, wait_s=0.2) as store:
         other = sqlite3.connect(sqlite_settings.workspace.database, isolation_level=None)

@@ -23,6 +23,7 @@ from alembic.config import Config
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, table, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from medloop.errors import (
     BusyError,
@@ -164,7 +165,13 @@ def open_store(settings: Settings, *, wait_s: float = WAIT_S, any_schema: bool =
                 _check_schema(schema_version(conn), store.name)
         yield store
     finally:
+        event.listen(engine.pool, "checkin", _close_returned)
         engine.dispose()
+
+
+def _close_returned(_: Any, record: ConnectionPoolEntry) -> None:
+    """A thread that still reads when the store closes gives its connection back to a pool that nobody empties any more."""
+    record.invalidate()
 
 
 def upgrade(settings: Settings) -> tuple[str | None, str]:

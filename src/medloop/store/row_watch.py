@@ -73,10 +73,10 @@ class RowWatch:
         """Tell about rows that were not known yet, once."""
         if not (new := [row for row in rows if row not in self.wrong]):
             return
-        self.wrong.update(new)
-        self.store.row_alarm = len(self.wrong)
         named = "; ".join(listed(new[:MOST_NAMED]))
-        log.error("%s (%s); run: medloop audit verify", alarm_text(len(new)), named)
         detail: dict[str, str | int | float | bool] = {"rows": len(new), "first": named}
         with self.store.write() as conn:
             audit.append(conn, AuditEvent(actor="api", action=ALARM, subject=new[0].table, detail=detail))
+        log.error("%s (%s); run: medloop audit verify", alarm_text(len(new)), named)
+        self.wrong.update(new)  # now, so that a line that could not be written is tried again in the next round
+        self.store.row_alarm = len(self.wrong)
