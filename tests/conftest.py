@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hypothesis
 import pytest
@@ -64,6 +64,32 @@ def own_umask() -> Iterator[None]:
     os.umask(umask)
     yield
     os.umask(umask)
+
+
+class Ended(NamedTuple):
+    """How a command of medloop ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command_line(capsys, monkeypatch) -> Callable[..., Ended]:
+    """`medloop ARGS` in this process, as its entry point runs it."""
+    from medloop.cli import main
+
+    def call(*args: str | Path) -> Ended:
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setattr(sys, "argv", ["medloop", *map(str, args)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Ended(code, *capsys.readouterr())
+
+    return call
 
 
 @dataclass(frozen=True)

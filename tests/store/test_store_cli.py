@@ -8,12 +8,12 @@ import os
 import sqlite3
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from medloop.cli import main
 from medloop.contracts import Feedback
 from medloop.settings import Settings
 from medloop.store.check import check
@@ -21,26 +21,10 @@ from medloop.store.db import open_store
 from medloop.store.records import crud
 
 
-class Result:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
 @pytest.fixture
-def run(settings: Settings, capsys, monkeypatch):
-    def call(*args: str) -> Result:
-        monkeypatch.setenv("MEDLOOP_DATABASE__URL", settings.store_url)
-        monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setattr(sys, "argv", ["medloop", "--home", str(settings.home), *args])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
-        return Result(code, out, err)
-
-    return call
+def run(settings: Settings, command_line, monkeypatch):
+    monkeypatch.setenv("MEDLOOP_DATABASE__URL", settings.store_url)
+    return partial(command_line, "--home", settings.home)
 
 
 def fill(settings: Settings, rows: int = 3) -> None:

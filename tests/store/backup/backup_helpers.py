@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from medloop.contracts import Feedback
 from medloop.settings import Settings
 
-Run = Callable[..., "Result"]
+Run = Callable[..., Any]  # `command_line` of tests/conftest.py
 SECRET = "the quick brown fox had a headache for three days and a fever of 39.4 since Tuesday night"
-
-
-class Result:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
 
 
 def rating(name: str, **more: object) -> Feedback:

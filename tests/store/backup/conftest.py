@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from backup_helpers import Result, Run, rating
+from backup_helpers import Run, rating
 
-from medloop.cli import main
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records import crud, users
 
 
 @pytest.fixture
-def run(capsys, monkeypatch) -> Run:
-    def call(*args: str | Path) -> Result:
-        monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setattr(sys, "argv", ["medloop", *map(str, args)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
-        return Result(code, out, err)
-
-    return call
+def run(command_line: Run) -> Run:
+    return command_line
 
 
 @pytest.fixture
