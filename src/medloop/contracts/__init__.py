@@ -14,13 +14,16 @@ from medloop.contracts.dataset import (
     Source,
 )
 from medloop.contracts.evaluation import (
+    CriticalFailure,
     Difference,
     EvalReport,
     Interval,
     ModelResult,
     ScoredSample,
+    SuiteSummary,
 )
 from medloop.contracts.feedback import AuditEvent, Consent, Correction, Feedback, Incident, IncidentStep, Preference, RedTeamCase
+from medloop.contracts.gate import GateCheck, GateResult, SignOff, Waiver
 from medloop.contracts.inspection import ExpertVerdict, InspectedSample
 from medloop.contracts.job import (
     DynamicWeights,
@@ -47,14 +50,25 @@ from medloop.contracts.score import (
     Scorer,
     Span,
 )
+from medloop.contracts.suite import (
+    LogLikelihood,
+    Suite,
+    SuiteCase,
+    SuiteConfig,
+    SuiteMetric,
+    SuiteModel,
+    SuiteProgress,
+    SuiteResult,
+)
 
 __all__ = [
     "AuditEvent", "CodebookDelta", "CodebookRule", "Completion", "Component", "Consent", "Contract", "Conversation",
-    "Correction", "DatasetCard", "Difference", "DynamicWeights", "ErasedRows", "EvalReport", "ExpertVerdict", "Feedback",
-    "FeedbackCard", "FileEntry", "IRSConfig", "Incident", "IncidentStep", "InspectedSample", "Interval", "JobDetail",
-    "JobMetrics", "JobRuntime", "JobStatus", "Judgement", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult",
-    "Objective", "Origin",
-    "Preference", "PreferencePair", "Prompt", "Record", "RedTeamCase", "Reward", "Rule", "Sample", "Score", "ScoredAnswer",
-    "ScoredSample", "Scorer", "Source", "Span", "Trace", "TrainRequest", "TrainingCard", "canonical_json", "sha256_id",
-    "utc_now", "uuid7",
+    "Correction", "CriticalFailure", "DatasetCard", "Difference", "DynamicWeights", "ErasedRows", "EvalReport",
+    "ExpertVerdict", "Feedback", "FeedbackCard", "FileEntry", "GateCheck", "GateResult", "IRSConfig", "Incident",
+    "IncidentStep", "InspectedSample", "Interval", "JobDetail", "JobMetrics", "JobRuntime", "JobStatus", "Judgement",
+    "LogLikelihood", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "Objective", "Origin", "Preference",
+    "PreferencePair", "Prompt", "Record", "RedTeamCase", "Reward", "Rule", "Sample", "Score", "ScoredAnswer",
+    "ScoredSample", "Scorer", "SignOff", "Source", "Span", "Suite", "SuiteCase", "SuiteConfig", "SuiteMetric", "SuiteModel",
+    "SuiteProgress", "SuiteResult", "SuiteSummary", "Trace", "TrainRequest", "TrainingCard", "Waiver", "canonical_json",
+    "sha256_id", "utc_now", "uuid7",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from pydantic import Field
 from medloop.contracts.base import Contract, Hash, Json, Text, Timestamp, Unit
 from medloop.contracts.model import ModelRef
 from medloop.contracts.score import Missing, Score
+from medloop.contracts.suite import SuiteMetric
 
 
 class Interval(Contract):
@@ -60,13 +61,41 @@ class Difference(Contract):
     holm: bool | None = None
 
 
+class SuiteSummary(Contract):
+    """A suite of the report: its metrics, what no model would get, its inputs, and what it could not measure, by model."""
+
+    suite: Text
+    version: Text
+    metrics: tuple[SuiteMetric, ...]
+    baselines: dict[str, dict[str, float]] = Field(default_factory=dict)
+    inputs: dict[str, Hash] = Field(default_factory=dict)
+    notes: dict[str, tuple[Text, ...]] = Field(default_factory=dict)
+
+
+class CriticalFailure(Contract):
+    """A case of a critical metric that a model fails; `new`: the first model of the report does not fail it."""
+
+    label: Text
+    suite: Text
+    metric: Text
+    case: Text
+    language: Text
+    strata: tuple[Text, ...] = ()
+    new: bool
+
+
 class EvalReport(Contract):
-    """What `eval_report.json` holds; its content id goes into the registry."""
+    """What `eval_report.json` holds; its content id goes into the registry.
+
+    A suite appears in `results` and `differences` as a split of its name.
+    """
 
     name: Text
     results: tuple[ModelResult, ...] = Field(min_length=1)
     differences: tuple[Difference, ...] = ()
     stratum_differences: tuple[Difference, ...] = ()
+    suites: tuple[SuiteSummary, ...] = ()
+    critical: tuple[CriticalFailure, ...] = ()
     inputs: dict[str, Hash]
     rules: dict[str, str]
     config: Json

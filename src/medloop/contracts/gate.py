@@ -1,0 +1,66 @@
+"""The gate's verdict on one model, what people added to it, and the promotion it allows."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from medloop.contracts.base import Contract, Hash, Text, Timestamp, utc_now
+from medloop.contracts.evaluation import Interval
+
+GateOutcome = Literal["pass", "fail", "not_enough_evidence"]
+
+
+class GateCheck(Contract):
+    """One condition: what was measured, against which bound, and why that passes or not. `waiver` is the id that lifts it."""
+
+    name: Text
+    outcome: GateOutcome
+    reason: Text
+    suite: Text | None = None
+    metric: Text | None = None
+    stratum: Text | None = None
+    value: Interval | None = None
+    bound: float | None = None
+    waiver: Text | None = None
+
+
+class Waiver(Contract):
+    """A failed check that a person lifts for one artifact, for a reason and until a day. It stays visible for ever."""
+
+    waiver_id: Text
+    artifact: Hash
+    check: Text
+    reason: Text
+    author: Text
+    approver: Text
+    expires: Timestamp
+    timestamp: Timestamp = Field(default_factory=utc_now)
+
+
+class SignOff(Contract):
+    """A person who read the gate's result of an artifact and stands for it (or refuses it)."""
+
+    artifact: Hash
+    gate: Hash
+    person: Text
+    approved: bool
+    comment: str = ""
+    timestamp: Timestamp = Field(default_factory=utc_now)
+
+
+class GateResult(Contract):
+    """The verdict on the artifact with this hash, by this evaluation report and these settings; its content id is `gate`.
+
+    `needs_sign_offs` is how many people must sign before a promotion; sign-offs are kept apart, because they come later.
+    """
+
+    artifact: Hash
+    base: Hash
+    label: Text
+    baseline: Text
+    report: Hash
+    config: Hash
+    outcome: GateOutcome
+    checks: tuple[GateCheck, ...] = Field(min_length=1)
+    needs_sign_offs: int = Field(0, ge=0)
+    timestamp: Timestamp = Field(default_factory=utc_now)
