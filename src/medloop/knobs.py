@@ -1,6 +1,7 @@
 """The config of a command from a YAML file, `--set a.b=c` pairs and flags; one error names every problem in plain words."""
 
 import difflib
+import importlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -201,3 +202,19 @@ def _pattern_text(pattern: str) -> str:
     if pattern == RUN_NAME:
         return "use up to 64 letters, digits, '.', '-' and '_', beginning with a letter or a digit"
     return "must begin with http:// or https://" if pattern.startswith("^https?://") else "has characters that are not allowed"
+
+
+def import_object(kind: str, name: str, method: str) -> Any:
+    """A person's own part as `module:object`: something with `method`, or a class or function that returns it."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ConfigError(f"There is no {kind} '{name}'", "Use a name from the docs, or your own as module:object")
+    try:
+        target = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError):
+        raise ConfigError(f"The {kind} '{name}' cannot be imported", "Check the module and the name after the colon") from None
+    try:
+        return target() if isinstance(target, type) or not hasattr(target, method) else target
+    except TypeError:
+        hint = f"Name a {kind}, or a class or function that returns one"
+        raise ConfigError(f"'{name}' cannot be called without arguments", hint) from None

@@ -6,7 +6,8 @@ import pytest
 
 from medloop.contracts import Missing, ModelResult, Rule, Sample, Score
 from medloop.evaluate.compare import MIN_PAIRS, compare, degraded
-from medloop.evaluate.run import EvalAnswer, EvalScores, penalties_of, score_answers, summarise
+from medloop.evaluate.run import EvalAnswer, EvalScores, score_answers, summarise
+from medloop.evaluate.suite_results import penalties_of
 from medloop.reward.rules import load_rules
 
 RULES = load_rules(("chain", "emergency", "risk"))

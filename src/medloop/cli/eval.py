@@ -1,5 +1,6 @@
 """`medloop eval`: compare models on held-out questions."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from medloop.cli import ui
 from medloop.contracts import EvalReport, ModelRef
 from medloop.errors import ConfigError
 from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
-from medloop.evaluate.report import cell, headlines, judged_by
+from medloop.evaluate.report import baseline_rows, cell, headlines, judged_by, metrics_of, splits_of
 from medloop.evaluate.side_by_side import file_name
 from medloop.loop.evaluation import DEFAULT_RULES, evaluate_models
 from medloop.models.context_limits import trained_limits
@@ -39,10 +40,18 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="SPLIT", help="dev, test, gold, red or train; may be repeated (default: dev, test, gold, red)."),
     ] = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Questions per split.")] = 100,
+    n: Annotated[int, typer.Option("--n", min=1, help="Questions per split, and cases per suite.")] = 100,
     rule: Annotated[
         list[str] | None,
         typer.Option(metavar="RULE", help="Rule, or module:object; may be repeated (default: chain, emergency, risk)."),
+    ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=FILE]",
+            help="Suite, with the file of its cases if it needs one, or your own as module:object; may be repeated. "
+            "With a suite and without --split, only the suites run.",
+        ),
     ] = None,
     name: Annotated[str, typer.Option(help="Folder under reports/eval (default: named after the models).")] = "",
     output: Annotated[Path | None, typer.Option(help="Markdown file to write instead; HTML and JSON are beside it.")] = None,
@@ -58,26 +67,30 @@ def evaluate(
 ) -> None:
     """Let models answer held-out questions, score the answers with rules, and write a report with confidence intervals.
 
+    Suites examine a model in other ways (triage, multiple choice, leaks); each is a split of the report.
     Context passages of a question stand in its prompt as they did in RL training, the same for every model.
-    Answers are stored: a second run with the same model and settings only generates what is missing.
+    Answers are stored in reports/eval/answers: whatever a model has answered once is not asked for again, in any report.
 
     Example:  medloop eval --model embedded:tiny --model embedded:tiny+sft --split gold --split red
     """
     settings = ui.settings()
     if not model and not predictions:
         raise ConfigError("Neither a model nor predictions were given", "Use --model embedded:tiny or --predictions FILE")
+    if suite and not model:
+        raise ConfigError("A suite asks a model, but none was given", "Add --model embedded:tiny")
     models, files = [parse_model("--model", spec) for spec in model or ()], predictions or []
     config = EvalConfig(
-        splits=tuple(dict.fromkeys(split or DEFAULT_SPLITS)), n=n, max_new_tokens=max_new_tokens, temperature=temperature,
-        limits=trained_limits(models, settings, top_k=top_k, max_prompt=max_prompt), batch_size=batch_size, seed=settings.seed,
-        accept_untrusted=accept_untrusted,
+        splits=tuple(dict.fromkeys(split or (() if suite else DEFAULT_SPLITS))), n=n, max_new_tokens=max_new_tokens,
+        temperature=temperature, limits=trained_limits(models, settings, top_k=top_k, max_prompt=max_prompt),
+        batch_size=batch_size, seed=settings.seed, accept_untrusted=accept_untrusted,
     )  # fmt: skip
     title, markdown = _where(settings, name, output, models, files)
     require_writable(markdown)
     with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:
         done = evaluate_models(
-            settings, models=models, predictions=files, rules=tuple(rule or DEFAULT_RULES), config=config,
-            name=title, markdown=markdown, progress=lambda label: lambda done, total: bar.update(done, total, label),
+            settings, models=models, predictions=files, rules=tuple(rule or DEFAULT_RULES), suites=tuple(suite or ()),
+            config=config, name=title, markdown=markdown,
+            progress=lambda label: lambda done, total: bar.update(done, total, label),
         )  # fmt: skip
         trail.record("eval.report", done.markdown, report=done.report.content_id())
     _show(done.report)
@@ -100,14 +113,21 @@ def _where(settings: Settings, name: str, output: Path | None, models: list[Mode
 
 
 def _show(report: EvalReport) -> None:
-    penalties = report.config["penalties"]
-    rows = []
-    for split in dict.fromkeys(split for result in report.results for split in result.metrics):
-        for result in (result for result in report.results if split in result.metrics):
-            intervals = result.metrics[split]
-            questions = max((interval.n + interval.missing for interval in intervals.values()), default=0)
-            rows.append((split, result.label, *(cell(intervals.get(name)) for name in report.rules), str(questions)))
-    ui.table(("split", "model", *(f"{name} {'↓' if name in penalties else '↑'}" for name in report.rules), "n"), rows)
+    splits = splits_of(report)
+    for names in dict.fromkeys(tuple(metrics_of(report, split)) for split in splits):  # one table for the same columns
+        alike = [split for split in splits if tuple(metrics_of(report, split)) == names]
+        rows = [row for split in alike for row in _rows(report, split, names)]
+        penalties = report.config["penalties"]
+        ui.table(("split", "model", *(f"{name} {'↓' if name in penalties else '↑'}" for name in names), "n"), rows)
     for sentence in headlines(report):
         ui.say(sentence)
     ui.say(judged_by(report))
+
+
+def _rows(report: EvalReport, split: str, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for result in (result for result in report.results if split in result.metrics):
+        intervals = result.metrics[split]
+        questions = max((interval.n + interval.missing for interval in intervals.values()), default=0)
+        yield split, result.label, *(cell(intervals.get(name)) for name in names), str(questions)
+    for name, cells in baseline_rows(report, split):
+        yield split, name, *cells, ""

@@ -62,6 +62,7 @@ class Completion(Contract):
     temperature: float = Field(0.0, ge=0)
     finish_reason: Literal["stop", "length", "error"] = "stop"
     n_tokens: int = Field(0, ge=0)
+    error: Text | None = Field(None, description="Why there is no answer, where another try could bring one: timeout, refusal.")
 
 
 class Trace(Contract):

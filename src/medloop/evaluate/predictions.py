@@ -1,40 +1,26 @@
 """The answers to evaluate: from models, from files of predictions, and the reference answers of the data.
 
-`predictions_<label>.jsonl` has one line per answer with a `key`: the hash of model, adapter, prompt and sampling. A second run
-generates only the keys that are missing, so a killed evaluation continues where it stopped and a changed model answers again.
+Models answer through the shared cache (answer_cache.py). `predictions_<label>.jsonl` beside a report has its answers, one a line.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Literal
 
 from pydantic import Field
 
-from medloop.contracts import Completion, Contract, Message, Record, Sample, canonical_json, sha256_id
+from medloop.contracts import Contract, Record, Sample, SuiteConfig
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import InputError
+from medloop.evaluate.answer_cache import CachedAnswer
+from medloop.evaluate.examined import AnswerSampling, AskedPrompt, ExaminedModel, Progress
 from medloop.evaluate.run import EvalAnswer
 from medloop.models.context_limits import ContextLimits
 from medloop.store.files import jsonl
 from medloop.store.files.answer_lines import AnswerLine, read_answers, refuse_duplicate
 
 DEFAULT_SPLITS = ("dev", "test", "gold", "red")
-AT_ONCE = 8  # batches between two writes to the disk
-
-Progress = Callable[[int, int], None]  # answers so far, answers in all
-
-
-class Generate(Protocol):
-    """Prompts in, completions out, in the same order."""
-
-    def with_passages(
-        self, messages: Sequence[Message], passages: Sequence[str], limits: ContextLimits
-    ) -> tuple[Sequence[Message], tuple[str, ...]]: ...
-
-    def __call__(
-        self, prompts: Sequence[Sequence[Message]], *, max_new_tokens: int, temperature: float, seed: int, batch_size: int
-    ) -> list[Completion]: ...
 
 
 class EvalConfig(Contract):
@@ -57,10 +43,13 @@ class EvalConfig(Contract):
     """Compare models by rules although people disagree with one of them (medloop reward validate); the report says so."""
 
     @property
-    def sampling(self) -> dict[str, Any]:
-        """What determines an answer besides model and prompt."""
-        seed = self.seed if self.temperature > 0 else None
-        return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature, "seed": seed}
+    def sampling(self) -> AnswerSampling:
+        return AnswerSampling(self.max_new_tokens, self.temperature, self.seed, self.limits)
+
+    @property
+    def suite(self) -> SuiteConfig:
+        """What the suites are told."""
+        return SuiteConfig(n=self.n, seed=self.seed, max_new_tokens=self.max_new_tokens, batch_size=self.batch_size)
 
 
 class Prediction(Contract):
@@ -70,7 +59,7 @@ class Prediction(Contract):
     split: str
     key: str
     text: str
-    finish_reason: str = "stop"
+    finish_reason: Literal["stop", "length", "error"] = "stop"
     n_tokens: int = 0
 
 
@@ -97,57 +86,28 @@ def _draw(records: Iterable[Record], n: int, seed: int) -> tuple[Record, ...]:
     return tuple(ordered[:n])
 
 
-def prompt_key(record: Record, model: Mapping[str, str | None], config: EvalConfig) -> str:
-    prompt = [message.model_dump() for message in record.conversation.prompt]
-    context = {"context": record.context[: config.limits.top_k], "max_prompt": config.limits.max_prompt} if record.context else {}
-    return sha256_id(canonical_json({"model": dict(model), "prompt": prompt, **context, **config.sampling}))
-
-
 def answer_all(
-    splits: Mapping[str, Sequence[Record]],
-    load: Callable[[], Generate],
-    model: Mapping[str, str | None],
-    path: Path,
-    config: EvalConfig,
-    progress: Progress | None = None,
+    splits: Mapping[str, Sequence[Record]], model: ExaminedModel, path: Path, config: EvalConfig, progress: Progress | None = None
 ) -> list[EvalAnswer]:
-    """Every question answered, from the file where it can be; the model is loaded only when an answer is missing."""
-    asked = [(split, record, prompt_key(record, model, config)) for split, records in splits.items() for record in records]
-    known = {line.key: line for line in jsonl.read(path, Prediction)} if path.is_file() else {}
-    missing = list({key: (split, record, key) for split, record, key in asked if key not in known}.values())
-    generate = load() if missing else None
-    step = config.batch_size * AT_ONCE
-    for start in range(0, len(missing), step):
-        assert generate is not None
-        part = missing[start : start + step]
-        if progress is not None:
-            progress(len(asked) - len(missing) + start, len(asked))
-        new = _predict(generate, part, config)
-        jsonl.append(path, new)
-        known.update({line.key: line for line in new})
-    if progress is not None:
-        progress(len(asked), len(asked))
-    return [_answer_of(split, record, known[key]) for split, record, key in asked]
+    """Every question answered, from the cache where it can be; `path` gets the answers, one a line."""
+    asked = [(split, record) for split, records in splits.items() for record in records]
+    prompts = [AskedPrompt(record.conversation.prompt, record.context or ()) for _, record in asked]
+    answers = model.complete(prompts, config.sampling, batch_size=config.batch_size, progress=progress)
+    pairs = list(zip(asked, answers, strict=True))
+    jsonl.write(path, [_prediction(split, record, answer) for (split, record), answer in pairs])
+    return [_answer_of(split, record, answer) for (split, record), answer in pairs]
 
 
-def _predict(generate: Generate, part: Sequence[tuple[str, Record, str]], config: EvalConfig) -> list[Prediction]:
-    completions = generate(
-        [generate.with_passages(record.conversation.prompt, record.context or (), config.limits)[0] for _, record, _ in part],
-        max_new_tokens=config.max_new_tokens,
-        temperature=config.temperature, seed=config.seed, batch_size=config.batch_size,
+def _prediction(split: str, record: Record, answer: CachedAnswer) -> Prediction:
+    return Prediction(
+        record_id=record.record_id, split=split, key=answer.key, text=answer.text, finish_reason=answer.finish_reason,
+        n_tokens=answer.n_tokens,
     )  # fmt: skip
-    return [
-        Prediction(
-            record_id=record.record_id, split=split, key=key, text=completion.text, finish_reason=completion.finish_reason,
-            n_tokens=completion.n_tokens,
-        )
-        for (split, record, key), completion in zip(part, completions, strict=True)
-    ]  # fmt: skip
 
 
-def _answer_of(split: str, record: Record, line: Prediction) -> EvalAnswer:
-    text = None if line.finish_reason == "error" else line.text
-    return eval_answer(split, record, text, "the question does not fit into the model", truncated=line.finish_reason == "length")
+def _answer_of(split: str, record: Record, answer: CachedAnswer) -> EvalAnswer:
+    text = None if answer.finish_reason == "error" else answer.text
+    return eval_answer(split, record, text, answer.why_missing, truncated=answer.finish_reason == "length")
 
 
 def eval_answer(split: str, record: Record, answer: str | None, why_missing: str, *, truncated: bool = False) -> EvalAnswer:

@@ -1,10 +1,12 @@
 """The report: `eval_report.md` for people, `eval_report.json` (EvalReport) for programs; `report_page.py` makes the HTML."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from medloop.contracts import Difference, EvalReport, Interval, Missing, ModelResult, ScoredSample
 from medloop.evaluate.compare import MIN_PAIRS, regressions
+from medloop.evaluate.markup import number
 
 SHOWN = 600  # characters of a question or an answer
 REFERENCE = "reference answers"
@@ -38,6 +40,7 @@ def render(report: EvalReport, worse: Mapping[str, Sequence[tuple[ScoredSample, 
         "## Results\n",
         *(_split_table(report, split) for split in splits_of(report)),
         *_cut_off(report),
+        *_suite_section(report),
         *_difference_section(report),
         meaning,
         *_part_section(report),
@@ -66,15 +69,37 @@ def splits_of(report: EvalReport) -> list[str]:
     return list(dict.fromkeys(split for result in report.results for split in result.metrics))
 
 
-def _metrics(report: EvalReport) -> list[str]:
-    return list(report.rules)
+def metrics_of(report: EvalReport, split: str) -> list[str]:
+    """The columns of a split: the rules, or the metrics of the suite of this name."""
+    suite = next((suite for suite in report.suites if suite.suite == split), None)
+    return list(report.rules) if suite is None else [metric.name for metric in suite.metrics]
+
+
+def baseline_rows(report: EvalReport, split: str) -> list[tuple[str, list[str]]]:
+    """What no model at all would get in a suite, by name; one cell per metric."""
+    baselines = next((suite.baselines for suite in report.suites if suite.suite == split), {})
+    names = dict.fromkeys(name for by_name in baselines.values() for name in by_name)
+    return [(name, [number(baselines.get(metric, {}).get(name)) for metric in metrics_of(report, split)]) for name in names]
 
 
 def headlines(report: EvalReport) -> list[str]:
-    """Alarms first; then one sentence per model against the first. What got worse in any stratum is part of it."""
+    """Alarms and new critical failures first; then one sentence per model against the first.
+
+    What got worse in any stratum is part of it.
+    """
     labels = dict.fromkeys(difference.second for difference in report.differences)
     alarms = [f"ALARM {label}: {' '.join(alarms)}" for label, alarms in report.config.get("alarms", {}).items()]
-    return [*alarms, *(_headline(report, label) for label in labels)]
+    return [*alarms, *_critical_headlines(report), *(_headline(report, label) for label in labels)]
+
+
+def _critical_headlines(report: EvalReport) -> Iterator[str]:
+    """One sentence per model: how many cases it fails that the first model does not, by suite and metric."""
+    first = report.results[0].label
+    for label in dict.fromkeys(failure.label for failure in report.critical if failure.new):
+        new = Counter(f"{row.suite} {row.metric}" for row in report.critical if row.new and row.label == label)
+        places = ", ".join(f"{name} {count}" for name, count in new.items())
+        cases = "case" if new.total() == 1 else "cases"
+        yield f"CRITICAL {label}: {new.total()} {cases} could harm a patient that {first} handles ({places})."
 
 
 TRUST_WORDS = {"trusted": "trusted", "untrusted": "UNTRUSTED, and accepted", "unmeasured": "not measured"}
@@ -84,7 +109,12 @@ def judged_by(report: EvalReport) -> str:
     """What judged, and how far people agree with it."""
     rows = report.config.get("trust", {})
     judges = [f"{name} {version} ({_trust(rows.get(name, {}))})" for name, version in report.rules.items()]
-    return f"Judged by {', '.join(judges)}. Not measured means that nobody has compared it with people's labels."
+    suites = [f"{suite.suite} {suite.version}" for suite in report.suites]
+    examined = f"Examined by {', '.join(suites)}." if suites else ""
+    if not judges:
+        return examined
+    sentence = f"Judged by {', '.join(judges)}. Not measured means that nobody has compared it with people's labels."
+    return f"{sentence} {examined}".strip()
 
 
 def _trust(row: Mapping[str, str]) -> str:
@@ -163,12 +193,14 @@ def _regression_section(report: EvalReport) -> Iterator[str]:
 
 
 def _split_table(report: EvalReport, split: str) -> str:
-    head = ["model", *(_headed(report, name) for name in _metrics(report)), "n"]
+    names = metrics_of(report, split)
+    head = ["model", *(_headed(report, name) for name in names), "n"]
     rows = [
-        [f"`{_line(result.label)}`", *(cell(result.metrics[split].get(name)) for name in _metrics(report)), counts(result, split)]
+        [f"`{_line(result.label)}`", *(cell(result.metrics[split].get(name)) for name in names), counts(result, split)]
         for result in report.results
         if split in result.metrics
     ]
+    rows += [[f"*{_line(name)}*", *cells, ""] for name, cells in baseline_rows(report, split)]
     return f"### {split}\n\n{table(head, rows)}\n"
 
 
@@ -176,6 +208,35 @@ def _cut_off(report: EvalReport) -> Iterator[str]:
     for label, cut in report.config.get("cut_off", {}).items():
         limit = report.config.get("max_new_tokens")
         yield f"{cut} answers of `{_line(label)}` reached the limit of {limit} tokens and are scored as they are.\n"
+
+
+CRITICAL = ("model", "suite", "metric", "case", "strata", "new")
+
+
+def critical_rows(report: EvalReport) -> list[list[str]]:
+    """New failures first; then those that the first model has, too."""
+    ordered = sorted(report.critical, key=lambda row: not row.new)
+    return [
+        [row.label, row.suite, row.metric, row.case, ", ".join((*row.strata, group_name(f"language:{row.language}"))),
+         "yes" if row.new else "no"]
+        for row in ordered
+    ]  # fmt: skip
+
+
+def suite_notes(report: EvalReport) -> list[str]:
+    """What the suites could not measure, and what that costs."""
+    return [
+        f"{suite.suite}, {label}: {note}" for suite in report.suites for label, notes in suite.notes.items() for note in notes
+    ]
+
+
+def _suite_section(report: EvalReport) -> Iterator[str]:
+    if not report.suites:
+        return
+    rows = [[_line(cell) for cell in row] for row in critical_rows(report)]
+    yield "## Critical failures\n"
+    yield f"{table(CRITICAL, rows)}\n" if rows else "No case of a suite fails a critical metric.\n"
+    yield from (f"- {escape(note)}\n" for note in suite_notes(report))
 
 
 def _headed(report: EvalReport, name: str) -> str:
@@ -203,13 +264,14 @@ def signed(interval: Interval) -> str:
 def _part_section(report: EvalReport) -> Iterator[str]:
     yield "## By risk stratum and language\n"
     for split in splits_of(report):
+        names = metrics_of(report, split)
         rows = [
-            [part, f"`{_line(result.label)}`", *(cell(metrics.get(name)) for name in _metrics(report)), str(_most(metrics))]
+            [part, f"`{_line(result.label)}`", *(cell(metrics.get(name)) for name in names), str(_most(metrics))]
             for part in sorted({part for result in report.results for part in result.by_stratum.get(split, {})})
             for result in report.results
             if _most(metrics := result.by_stratum.get(split, {}).get(part, {}))
         ]
-        yield f"### {split}\n\n{table(['part', 'model', *(_headed(report, name) for name in _metrics(report)), 'n'], rows)}\n"
+        yield f"### {split}\n\n{table(['part', 'model', *(_headed(report, name) for name in names), 'n'], rows)}\n"
 
 
 def _most(metrics: Mapping[str, Interval]) -> int:
@@ -272,4 +334,6 @@ def _inputs_section(report: EvalReport) -> str:
     rules = "\n".join(f"- rule `{name}` version `{version}`" for name, version in report.rules.items())
     inputs = "\n".join(f"- {_line(name)}: `{value}`" for name, value in report.inputs.items())
     config = "\n".join(f"- {name}: `{value}`" for name, value in report.config.items() if name != "trust")
-    return f"## Inputs, rules and settings\n\n{inputs}\n{rules}\n{config}\n"
+    suites = "".join(f"- suite `{suite.suite}` version `{suite.version}`\n" for suite in report.suites)
+    files = "".join(f"- {_line(name)}: `{sha}`\n" for suite in report.suites for name, sha in suite.inputs.items())
+    return f"## Inputs, rules and settings\n\n{inputs}\n{rules}\n{suites}{files}{config}\n"

@@ -13,16 +13,21 @@ from medloop import plots
 from medloop.contracts import EvalReport, Interval
 from medloop.evaluate.markup import templates
 from medloop.evaluate.report import (
+    CRITICAL,
     REFERENCE,
     REGRESSIONS,
+    baseline_rows,
     cell,
+    critical_rows,
     group_name,
     headlines,
     judged_by,
+    metrics_of,
     regression_rows,
     signed,
     splits_of,
     strata_note,
+    suite_notes,
 )
 
 
@@ -44,13 +49,18 @@ def render_page(report: EvalReport) -> str:
     return templates().get_template("eval.html").render(
         report=report, headlines=headlines(report), judged_by=judged_by(report), regressions=regression_rows(report),
         regression_head=REGRESSIONS,
-        strata_note=strata_note(report), splits=splits, differences=differences,
+        strata_note=strata_note(report), splits=splits, differences=differences, critical_head=CRITICAL,
+        critical=critical_rows(report), notes=suite_notes(report),
+        baselines={
+            split: (["", *metrics_of(report, split)], [[name, *cells] for name, cells in baseline_rows(report, split)])
+            for split in splits
+        },
     )  # fmt: skip
 
 
 def _by_model(report: EvalReport, split: str) -> Iterator[IntervalPlot]:
     """One plot per metric, one bar per model."""
-    for metric in report.rules:
+    for metric in metrics_of(report, split):
         bars = {result.label: result.metrics.get(split, {}).get(metric) for result in report.results}
         yield from _plot(report, f"{split}: {metric}", metric, bars)
 
@@ -62,7 +72,7 @@ def _by_stratum(report: EvalReport, split: str) -> Iterator[IntervalPlot]:
     if len(set(names.values())) < len(names):  # the last part of the labels does not tell the models apart
         names = {label: label for label in names}
     groups = sorted({group for result in report.results for group in result.by_stratum.get(split, {})})
-    for metric in report.rules:
+    for metric in metrics_of(report, split):
         bars = {
             f"{group_name(group)} · {names[result.label]}": result.by_stratum.get(split, {}).get(group, {}).get(metric)
             for group in groups

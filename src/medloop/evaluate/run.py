@@ -65,11 +65,6 @@ def _score(sample: Sample, rule: Rule) -> Score | Missing:
     return rule.score(sample.question, sample.answer)
 
 
-def penalties_of(rules: Iterable[Rule]) -> frozenset[str]:
-    """Names of the rules whose high value is bad."""
-    return frozenset(rule.name for rule in rules if rule.penalty)
-
-
 def summarise(
     scored: Sequence[EvalScores],
     *,

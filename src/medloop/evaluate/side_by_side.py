@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from medloop.contracts import EvalReport, ModelRef, Rule, utc_now
+from medloop.contracts import EvalReport, ModelRef, Rule, SuiteResult, utc_now
 from medloop.errors import ConfigError
 from medloop.evaluate.broken_text import broken_text
 from medloop.evaluate.compare import compare, degraded
 from medloop.evaluate.predictions import EvalConfig
 from medloop.evaluate.report import REFERENCE, render
 from medloop.evaluate.report_page import render_page
-from medloop.evaluate.run import EvalAnswer, penalties_of, score_answers, summarise
+from medloop.evaluate.run import EvalAnswer, score_answers, summarise
+from medloop.evaluate.suite_results import critical_failures, penalties_of, suite_scores, summaries
 from medloop.store.files.atomic import atomic_write
 
 
@@ -26,6 +27,7 @@ class ModelAnswers:
     model: ModelRef | None = None
     alarms: tuple[str, ...] = ()
     """Of the training run that made it."""
+    suites: tuple[SuiteResult, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,13 @@ def side_by_side(
 
     `trust` says for each rule how far it agrees with people: verdict, reason, and the version of the card.
     """
-    penalties = penalties_of(rules)
+    examined = {model.label: model.suites for model in models if model.suites}
+    penalties = penalties_of(rules, examined)
     scored, results = {}, {}
     for model in models:
         label = model.label
-        scored[label] = score_answers(model.answers, rules)
+        of_suites = (scores for result in model.suites for scores in suite_scores(result))
+        scored[label] = (*score_answers(model.answers, rules), *of_suites)
         results[label] = summarise(
             scored[label], penalties=penalties, label=label, model=model.model, seed=config.seed, resamples=config.resamples
         )
@@ -66,6 +70,8 @@ def side_by_side(
         results=tuple(results.values()),
         differences=tuple(row for whole, _ in compared for row in whole),
         stratum_differences=tuple(row for _, strata in compared for row in strata),
+        suites=summaries(examined),
+        critical=critical_failures(examined),
         inputs=dict(inputs),
         rules={rule.name: rule.version for rule in rules},
         config={

@@ -3,27 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from medloop.contracts import ModelRef, Rule, Sample, TrainingCard
+from medloop.contracts import ModelRef, Record, Rule, Sample, TrainingCard
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.data.text.risk import strata_of
+from medloop.evaluate.answer_cache import AnswerCache
+from medloop.evaluate.examined import ExaminedModel, Generate, Progress
 from medloop.evaluate.hacking.null_probes import probe
 from medloop.evaluate.hacking.panel import Panel, PanelConfig, panel
 from medloop.evaluate.hacking.rounds import read_rounds
 from medloop.evaluate.inspection.pool import AnswerPool, PoolTools, default_files, gather
 from medloop.evaluate.inspection.weekly_sample import InspectConfig, Inspection, inspect
-from medloop.evaluate.predictions import (
-    EvalConfig,
-    Generate,
-    Progress,
-    answer_all,
-    read_predictions,
-    read_splits,
-    references,
-)
+from medloop.evaluate.predictions import EvalConfig, answer_all, read_predictions, read_splits, references
 from medloop.evaluate.report import REFERENCE
 from medloop.evaluate.side_by_side import Evaluation, ModelAnswers, label_files, label_models, predictions_path, side_by_side
 from medloop.lexicon.language import detect_language
 from medloop.loop.audit import text_tools
+from medloop.loop.suites import SuiteTools, load_suites, run_suite
 from medloop.loop.trust import refuse_untrusted, rule_verdicts
 from medloop.models import require_packages
 from medloop.models.find import resolve_chat_model
@@ -67,22 +62,23 @@ def evaluate_models(
     models: Sequence[ModelRef],
     predictions: Sequence[Path] = (),
     rules: Sequence[str] = DEFAULT_RULES,
+    suites: Sequence[str] = (),
     config: EvalConfig,
     name: str,
     markdown: Path,
     open_model: OpenModel = open_model,
     progress: Callable[[str], Progress] | None = None,
 ) -> Evaluation:
-    """Models and prediction files on the same questions, scored by the same rules; report and answers stay on disk.
+    """Models and prediction files on the same questions, scored by the same rules, and examined by the same suites.
 
+    Report and answers stay on disk. Without splits in the configuration only the suites run, and those need a model.
     ConfigError if people disagree with one of the rules, unless the configuration accepts that.
     """
-    scorers = load_rules(rules)
+    scorers = load_rules(rules) if config.splits else ()
+    examinations = load_suites(suites, SuiteTools(settings))
     judged = check_judges(settings, scorers, accept_untrusted=config.accept_untrusted)
-    processed = settings.workspace.processed
-    verify_if_sealed(processed)
-    splits = read_splits(processed, config)
-    inputs = {f"data {split}": file_sha256(processed / SPLIT_FILES[split]) for split in splits}
+    splits = _splits(settings, config)
+    inputs = {f"data {split}": file_sha256(settings.workspace.processed / SPLIT_FILES[split]) for split in splits}
     refs = label_models(models)
     files = label_files(predictions, taken=refs)
     from_files = [ModelAnswers(label, read_predictions(path, splits)) for label, path in files.items()]
@@ -91,12 +87,26 @@ def evaluate_models(
     from_models = []
     for label, (identity, load) in opened.items():
         inputs.update({f"{kind} of {label}": sha for kind, sha in identity.items() if sha is not None})
-        path = predictions_path(markdown, label)
-        answers = answer_all(splits, load, identity, path, config, progress and progress(label))
-        from_models.append(ModelAnswers(label, answers, refs[label], _training_alarms(refs[label], settings)))
+        model = ExaminedModel(label, identity, load, AnswerCache(answer_folder(settings), identity))
+        told: Progress = progress(label) if progress else lambda done, total: None
+        answers = answer_all(splits, model, predictions_path(markdown, label), config, told) if splits else []
+        results = tuple(run_suite(suite, model, config.suite, told) for suite in examinations)
+        from_models.append(ModelAnswers(label, answers, refs[label], _training_alarms(refs[label], settings), results))
     in_data = references(splits)
     columns = [*from_models, *from_files, *([ModelAnswers(REFERENCE, in_data)] if in_data else [])]
     return side_by_side(columns, scorers, inputs=inputs, config=config, name=name, markdown=markdown, trust=judged)
+
+
+def answer_folder(settings: Settings) -> Path:
+    """The answers of all models, shared by all reports and suites."""
+    return settings.workspace.reports / "eval" / "answers"
+
+
+def _splits(settings: Settings, config: EvalConfig) -> dict[str, tuple[Record, ...]]:
+    if not config.splits:
+        return {}
+    verify_if_sealed(settings.workspace.processed)
+    return read_splits(settings.workspace.processed, config)
 
 
 def _training_alarms(ref: ModelRef, settings: Settings) -> tuple[str, ...]:

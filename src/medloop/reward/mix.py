@@ -17,13 +17,12 @@ required of the others, and a part that half of them lack is left out for all.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from statistics import fmean, pstdev
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -31,6 +30,7 @@ from medloop.contracts import Component, Contract, Missing, Reward, Rule, Sample
 from medloop.contracts.base import Text, Unit
 from medloop.contracts.score import ABSENT, SERIOUS, Objective, ObjectivePart
 from medloop.errors import ConfigError, MedloopError
+from medloop.knobs import import_object
 from medloop.lexicon.language import is_read
 from medloop.reward.rules import load_rules
 
@@ -370,7 +370,7 @@ def load_scorer(name: str = "mix", config: MixConfig | None = None, given: Given
     """`mix`, or your own as `module:object`: a scorer, or a class or function that returns one."""
     if name == "mix":
         return build_mix(config or MixConfig(), given)
-    scorer = _imported("scorer", name)
+    scorer = import_object("scorer", name, "score")
     if not (hasattr(scorer, "score") and hasattr(scorer, "version")):
         raise ConfigError(f"'{name}' is not a scorer", "A scorer has a version and score(samples)")
     return scorer  # type: ignore[no-any-return]
@@ -378,22 +378,7 @@ def load_scorer(name: str = "mix", config: MixConfig | None = None, given: Given
 
 def load_component(name: str, source: str) -> Component:
     """Your own given part as `module:object`: a component, or a class or function that returns one."""
-    component = _imported("part", source or name)
+    component = import_object("part", source or name, "score")
     if not all(hasattr(component, name) for name in ("score", "version", "penalty")):
         raise ConfigError(f"'{source}' is not a part of a reward", "A part has a name, a version, penalty and score(samples)")
     return component  # type: ignore[no-any-return]
-
-
-def _imported(kind: str, name: str) -> Any:
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        raise ConfigError(f"There is no {kind} '{name}'", "Use a name from the docs, or your own as module:object")
-    try:
-        target = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError):
-        raise ConfigError(f"The {kind} '{name}' cannot be imported", "Check the module and the name after the colon") from None
-    try:
-        return target() if isinstance(target, type) or not hasattr(target, "score") else target
-    except TypeError:
-        hint = f"Name a {kind}, or a class or function that returns one"
-        raise ConfigError(f"'{name}' cannot be called without arguments", hint) from None

@@ -1,0 +1,162 @@
+"""A model under examination: it answers from the shared cache where it can, and is loaded only when an answer is missing.
+
+model = ExaminedModel("embedded:tiny+sft", identity, load, cache)
+model.answer(prompts, SuiteConfig())                  # for suites: greedy
+model.complete(questions, sampling, batch_size=16)    # for the questions of the splits, with their context passages
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+from medloop.contracts import Completion, LogLikelihood, Message, SuiteConfig
+from medloop.errors import ConfigError
+from medloop.evaluate.answer_cache import AnswerCache, CachedAnswer, Identity, answer_key, likelihood_key, prompt_id
+from medloop.models.context_limits import ContextLimits
+
+AT_ONCE = 8  # batches between two writes to the disk
+
+Progress = Callable[[int, int], None]  # answers so far, answers in all
+Pair = tuple[str, str]  # prompt and continuation
+
+
+class Generate(Protocol):
+    """Prompts in, completions out, in the same order."""
+
+    def with_passages(
+        self, messages: Sequence[Message], passages: Sequence[str], limits: ContextLimits
+    ) -> tuple[Sequence[Message], tuple[str, ...]]: ...
+
+    def __call__(
+        self, prompts: Sequence[Sequence[Message]], *, max_new_tokens: int, temperature: float, seed: int, batch_size: int
+    ) -> list[Completion]: ...
+
+
+@runtime_checkable
+class GivesLikelihoods(Protocol):
+    """A generator that can also say how likely a continuation is."""
+
+    def log_likelihoods(self, pairs: Sequence[Pair]) -> list[LogLikelihood]: ...
+
+
+@dataclass(frozen=True)
+class AskedPrompt:
+    """What a model is asked: the messages, and the context passages that stand before the last one."""
+
+    messages: tuple[Message, ...]
+    passages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AnswerSampling:
+    """What determines an answer besides model and prompt."""
+
+    max_new_tokens: int
+    temperature: float = 0.0
+    seed: int = 0
+    limits: ContextLimits | None = None
+
+    def key_parts(self, prompt: AskedPrompt) -> dict[str, Any]:
+        """The seed counts only where something is random, the limits only where there are passages."""
+        seed = self.seed if self.temperature > 0 else None
+        sampling = {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature, "seed": seed}
+        if not prompt.passages or self.limits is None:
+            return sampling
+        return {**sampling, "context": prompt.passages[: self.limits.top_k], "max_prompt": self.limits.max_prompt}
+
+    def shown(self, generate: Generate, prompt: AskedPrompt) -> Sequence[Message]:
+        """The messages as the model reads them."""
+        return (
+            prompt.messages if self.limits is None else generate.with_passages(prompt.messages, prompt.passages, self.limits)[0]
+        )
+
+
+class ExaminedModel:
+    """The `SuiteModel` that suites receive."""
+
+    def __init__(
+        self, label: str, identity: Identity, load: Callable[[], Generate], cache: AnswerCache, *, codebook: str | None = None
+    ) -> None:
+        self._label, self._identity, self._load, self.cache, self._codebook = label, identity, load, cache, codebook
+
+    @property
+    def label(self) -> str:
+        return self._label
+
+    @property
+    def identity(self) -> Mapping[str, str | None]:
+        return self._identity
+
+    @cached_property
+    def _generate(self) -> Generate:
+        return self._load()
+
+    def answer(self, prompts: Sequence[Sequence[Message]], config: SuiteConfig) -> list[Completion]:
+        sampling = AnswerSampling(max_new_tokens=config.max_new_tokens)
+        answers = self.complete([AskedPrompt(tuple(prompt)) for prompt in prompts], sampling, batch_size=config.batch_size)
+        return [
+            Completion(
+                prompt_id=answer.prompt_id, model=self.label, adapter=self.identity.get("adapter"), text=answer.text,
+                finish_reason=answer.finish_reason, n_tokens=answer.n_tokens, error=answer.error,
+            )
+            for answer in answers
+        ]  # fmt: skip
+
+    def complete(
+        self, prompts: Sequence[AskedPrompt], sampling: AnswerSampling, *, batch_size: int, progress: Progress | None = None
+    ) -> list[CachedAnswer]:
+        """One answer per prompt, in order. A failed one is asked again by the next call."""
+        asked = [self._with_codebook(prompt) for prompt in prompts]
+        keys = [answer_key(self.identity, prompt.messages, sampling.key_parts(prompt)) for prompt in asked]
+        known = self.cache.answers
+        missing = {
+            key: prompt
+            for key, prompt in zip(keys, asked, strict=True)
+            if key not in known or known[key].error is not None
+        }  # fmt: skip
+        todo, step = list(missing.items()), batch_size * AT_ONCE
+        for start in range(0, len(todo), step):
+            if progress is not None:
+                progress(len(asked) - len(todo) + start, len(asked))
+            self.cache.add_answers(self._ask(todo[start : start + step], sampling, batch_size))
+        if progress is not None:
+            progress(len(asked), len(asked))
+        return [self.cache.answers[key] for key in keys]
+
+    def _with_codebook(self, prompt: AskedPrompt) -> AskedPrompt:
+        """The codebook stands before everything else, in the system message."""
+        if self._codebook is None:
+            return prompt
+        first, rest = prompt.messages[0], prompt.messages[1:]
+        own = (first.content, rest) if first.role == "system" else ("", prompt.messages)
+        system = Message(role="system", content=f"{self._codebook}\n\n{own[0]}".strip())
+        return AskedPrompt((system, *own[1]), prompt.passages)
+
+    def _ask(
+        self, part: Sequence[tuple[str, AskedPrompt]], sampling: AnswerSampling, batch_size: int
+    ) -> list[CachedAnswer]:  # fmt: skip
+        generate = self._generate
+        completions = generate(
+            [sampling.shown(generate, prompt) for _, prompt in part],
+            max_new_tokens=sampling.max_new_tokens, temperature=sampling.temperature, seed=sampling.seed, batch_size=batch_size,
+        )  # fmt: skip
+        return [
+            CachedAnswer(
+                key=key, prompt_id=prompt_id(prompt.messages), text=completion.text, finish_reason=completion.finish_reason,
+                n_tokens=completion.n_tokens, error=completion.error,
+            )
+            for (key, prompt), completion in zip(part, completions, strict=True)
+        ]  # fmt: skip
+
+    def log_likelihoods(self, pairs: Sequence[Pair]) -> list[LogLikelihood]:
+        keys = [likelihood_key(*pair) for pair in pairs]
+        known = self.cache.likelihoods
+        if missing := {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}:
+            generate = self._generate
+            if not isinstance(generate, GivesLikelihoods):
+                raise ConfigError(
+                    f"{self.label} gives no log-likelihoods", "Leave it out, or leave out the suites that read likelihoods"
+                )
+            self.cache.add_likelihoods(dict(zip(missing, generate.log_likelihoods(list(missing.values())), strict=True)))
+        return [known[key] for key in keys]
