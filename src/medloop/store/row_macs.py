@@ -60,6 +60,9 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     "withdrawals": tuple(f"{name}.withdraw" for name in _RECORDS),
     "consents": ("consents.grant", "consents.withdraw"),  # their id is in the detail: the line is about the person
     "erasure_requests": ("erasure.request",),
+    "gate_results": ("gate.decide",),
+    "gate_sign_offs": ("gate.sign",),
+    "gate_waivers": ("gate.waive",),
 }
 
 

@@ -1,0 +1,284 @@
+"""The gate's verdicts in the store, bound to the bytes of a model; sign-offs and waivers of people; may a model be promoted?
+
+    gate = save_gate(store, result, actor="user:sam")          # the row and its line in the audit log, or neither
+    sign(store, gate, by="usr_1", approved=True)               # a clinician who read the result
+    request_waiver(store, artifact, …, author="usr_1")         # lifts nothing until …
+    approve_waiver(store, "waiv_…", by="usr_2")                # … a clinician other than its author approves it
+    promotion_refusal(store, artifact)                         # None, or why this model may not be promoted
+
+Rows are added and never removed; an expired waiver stays readable. Every row has a MAC and a line in the audit log, and reading
+one that was changed, added or removed past medloop is an IntegrityError. Who may do what is checked here, in the transaction of
+the change, so it holds for every door.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, insert, select, update
+
+from medloop.contracts import AuditEvent, utc_now, uuid7
+from medloop.contracts.gate import GateCheck, GateResult, SignOff, Waiver
+from medloop.errors import InputError
+from medloop.store import audit
+from medloop.store.db import Store
+from medloop.store.genuine_rows import changed_rows, genuine_rows
+from medloop.store.records import lineage
+from medloop.store.records.incident_rows import count_incidents
+from medloop.store.tables import audit_log, gate_results, gate_sign_offs, gate_waivers, users
+
+SIGNERS = ("clinician",)
+WAIVER_AUTHORS = ("clinician", "engineer", "admin")
+WAIVER_APPROVERS = ("clinician",)
+MAX_TEXT = 4000  # characters of a comment or a reason
+TAINTED = "tainted"
+NEVER_WAIVED = ("incidents", "erasure")  # close the incident with two people; train again on what is left
+RUN_GATE = "Run: medloop gate --model BASE+ADAPTER"
+
+
+class NoSuchGateError(InputError):
+    """There is no such result of the gate, or no such waiver."""
+
+
+class GatePersonError(InputError):
+    """This person may not sign, waive or approve this."""
+
+
+class GateDecidedError(InputError):
+    """Somebody has approved this waiver already, or it has expired."""
+
+
+@dataclass(frozen=True)
+class WaiverRow:
+    """A waiver as lists show it; without an approver it waits and lifts nothing."""
+
+    waiver_id: str
+    artifact: str
+    check: str
+    reason: str
+    author: str
+    approver: str | None
+    expires: datetime
+    timestamp: datetime
+
+    def is_active(self, now: datetime) -> bool:
+        return self.approver is not None and now < self.expires
+
+
+def save_gate(store: Store, result: GateResult, *, actor: str) -> str:
+    """Store a verdict with its line in the audit log, in one transaction; the same verdict again changes nothing."""
+    gate = result.content_id()
+    checks = [check.model_dump(mode="json", exclude_none=True) for check in result.checks]
+    values = result.model_dump(exclude={"checks"}) | {"gate": gate, "checks": checks}
+    detail: dict[str, str | int | float | bool] = {
+        "artifact": result.artifact, "outcome": result.outcome, "report": result.report, "config": result.config,
+        "failed": sum(check.outcome == "fail" for check in result.checks), "needs_sign_offs": result.needs_sign_offs,
+    }  # fmt: skip
+    with store.write() as conn:
+        if conn.execute(select(gate_results.c.id).where(gate_results.c.gate == gate)).first() is None:
+            conn.execute(insert(gate_results).values(**values))
+            audit.append(conn, AuditEvent(actor=actor, action="gate.decide", subject=gate, detail=detail))
+    return gate
+
+
+def latest_gate(store: Store, artifact: str) -> GateResult | None:
+    """The newest verdict on the model with this hash."""
+    query = select(gate_results).where(gate_results.c.artifact == artifact).order_by(gate_results.c.id.desc()).limit(1)
+    results = _read_results(store, query)
+    return results[0] if results else None
+
+
+def get_gate(store: Store, gate: str) -> GateResult:
+    """One verdict by its id, or by the beginning of it."""
+    query = select(gate_results).where(gate_results.c.gate.startswith(_with_scheme(gate), autoescape=True)).limit(2)
+    results = _read_results(store, query)
+    if len(results) != 1:
+        problem = "fits several results of the gate" if results else "is not the id of a result of the gate"
+        raise NoSuchGateError(f"'{gate[:80]}' {problem}", "'medloop gate list' shows all")
+    return results[0]
+
+
+def list_gates(store: Store, *, limit: int = 50) -> list[GateResult]:
+    """The verdicts, newest first."""
+    return _read_results(store, select(gate_results).order_by(gate_results.c.id.desc()).limit(limit))
+
+
+def _with_scheme(gate: str) -> str:
+    return gate if gate.startswith("sha256:") else f"sha256:{gate}"
+
+
+def _read_results(store: Store, query: Select[Any]) -> list[GateResult]:
+    results = []
+    for row in genuine_rows(store, gate_results, query):
+        values = {name: value for name, value in row._mapping.items() if name not in ("id", "gate", "mac", "checks")}
+        result = GateResult(**values, checks=tuple(GateCheck.model_validate(check) for check in row.checks))
+        if result.content_id() != row.gate:
+            raise changed_rows(gate_results)
+        results.append(result)
+    return results
+
+
+def knows_report(store: Store, report: str) -> bool:
+    """Whether an evaluation in this workspace wrote the report with this id, as the audit log says."""
+    own = audit_log.c.action == "eval.report", audit_log.c.detail.contains(report, autoescape=True)
+    with store.read() as conn:
+        return conn.execute(select(audit_log.c.seq).where(*own).limit(1)).first() is not None
+
+
+def sign(store: Store, gate: str, *, by: str, approved: bool, comment: str = "") -> SignOff:
+    """A person who read the result stands for it or refuses it. Of two by one person the later counts; both stay."""
+    comment = _checked_text(comment, "comment", required=not approved)
+    result = get_gate(store, gate)
+    sign_off = SignOff(artifact=result.artifact, gate=result.content_id(), person=by, approved=approved, comment=comment)
+    sign_off_id = f"sign_{uuid7()}"
+    detail: dict[str, str | int | float | bool] = {"gate": sign_off.gate, "artifact": result.artifact, "approved": approved}
+    with store.write() as conn:
+        _check_person(conn, by, SIGNERS, "sign a result of the gate")
+        conn.execute(insert(gate_sign_offs).values(sign_off_id=sign_off_id, **sign_off.model_dump()))
+        audit.append(conn, AuditEvent(actor=by, action="gate.sign", subject=sign_off_id, detail=detail))
+    return sign_off
+
+
+def sign_offs_of(store: Store, gate: str) -> list[SignOff]:
+    """All sign-offs of a result by its id, oldest first."""
+    query = select(gate_sign_offs).where(gate_sign_offs.c.gate == gate).order_by(gate_sign_offs.c.id)
+    names = tuple(SignOff.model_fields)
+    return [SignOff(**{name: row._mapping[name] for name in names}) for row in genuine_rows(store, gate_sign_offs, query)]
+
+
+def request_waiver(store: Store, artifact: str, *, check: str, reason: str, author: str, expires: datetime) -> str:
+    """Ask to lift one check that the model's newest verdict did not pass. A clinician other than the author has to approve."""
+    reason = _checked_text(reason, "reason", required=True)
+    result = latest_gate(store, artifact)
+    if result is None:
+        raise NoSuchGateError("The gate has not examined this model", RUN_GATE)
+    failed = sorted({row.name for row in result.checks if row.outcome != "pass"})
+    if check in NEVER_WAIVED:
+        raise InputError(f"The check '{check}' cannot be waived", "Close the incident, or train again without the erased data")
+    if check not in failed:
+        waivable = [name for name in failed if name not in NEVER_WAIVED]
+        hint = f"Checks to waive: {', '.join(waivable)}" if waivable else "It has no check to waive"
+        raise InputError(f"The newest result of this model did not fail the check '{check[:80]}'", hint)
+    if expires <= utc_now():
+        raise InputError("The waiver would already have expired", "Choose a day in the future")
+    waiver_id = f"waiv_{uuid7()}"
+    values: dict[str, Any] = {"waiver_id": waiver_id, "artifact": artifact, "check_name": check, "reason": reason}
+    values |= {"author": author, "expires": expires, "timestamp": utc_now()}
+    with store.write() as conn:
+        _check_person(conn, author, WAIVER_AUTHORS, "ask for a waiver")
+        conn.execute(insert(gate_waivers).values(**values))
+        detail: dict[str, str | int | float | bool] = {"artifact": artifact, "check": check, "expires": expires.isoformat()}
+        audit.append(conn, AuditEvent(actor=author, action="gate.waive", subject=waiver_id, detail=detail))
+    return waiver_id
+
+
+def approve_waiver(store: Store, waiver_id: str, *, by: str) -> Waiver:
+    """The waiver, which lifts its check from now until it expires."""
+    now = utc_now()
+    mine = gate_waivers.c.waiver_id == waiver_id
+    with store.write() as conn:
+        _check_person(conn, by, WAIVER_APPROVERS, "approve a waiver")
+        row = conn.execute(select(gate_waivers).where(mine)).first()
+        if row is None:
+            raise NoSuchGateError(
+                f"'{waiver_id[:80]}' is not the id of a waiver", "'medloop gate show' lists the waivers of a model"
+            )
+        if row.author == by:
+            raise GatePersonError("You asked for this waiver, so somebody else has to approve it", "Ask another clinician")
+        if row.approver is not None or row.expires <= now:
+            state = "has expired" if row.expires <= now else "was approved already"
+            raise GateDecidedError(f"This waiver {state}", "'medloop gate show' lists the waivers of a model")
+        conn.execute(update(gate_waivers).where(mine).values(approver=by, approved=now))
+        detail: dict[str, str | int | float | bool] = {"artifact": row.artifact, "check": row.check_name}
+        audit.append(conn, AuditEvent(actor=by, action="gate.approve_waiver", subject=waiver_id, detail=detail))
+    return next(waiver for waiver in waivers_of(store, row.artifact) if waiver.waiver_id == waiver_id)
+
+
+def waiver_rows(store: Store, artifact: str) -> list[WaiverRow]:
+    """Every waiver that anybody asked for, oldest first: also those that wait and those that have expired."""
+    query = select(gate_waivers).where(gate_waivers.c.artifact == artifact).order_by(gate_waivers.c.id)
+    return [
+        WaiverRow(
+            row.waiver_id, row.artifact, row.check_name, row.reason, row.author, row.approver, row.expires, row.timestamp
+        )
+        for row in genuine_rows(store, gate_waivers, query)
+    ]  # fmt: skip
+
+
+def waivers_of(store: Store, artifact: str) -> list[Waiver]:
+    """The approved waivers of a model, oldest first; also those that have expired."""
+    return [
+        Waiver(
+            waiver_id=row.waiver_id, artifact=row.artifact, check=row.check, reason=row.reason, author=row.author,
+            approver=row.approver, expires=row.expires, timestamp=row.timestamp,
+        )
+        for row in waiver_rows(store, artifact) if row.approver is not None
+    ]  # fmt: skip
+
+
+def approvals(store: Store, result: GateResult) -> list[SignOff]:
+    """The last word of each person who stands for a result."""
+    last = {sign_off.person: sign_off for sign_off in sign_offs_of(store, result.content_id())}
+    return [sign_off for sign_off in last.values() if sign_off.approved]
+
+
+def with_waivers(store: Store, result: GateResult) -> GateResult:
+    """The result with the waiver of each check that one lifts now; its content is no longer what was signed."""
+    active = {row.check: row.waiver_id for row in waiver_rows(store, result.artifact) if row.is_active(utc_now())}
+    checks = (
+        check.model_copy(update={"waiver": active[check.name]}) if check.outcome != "pass" and check.name in active else check
+        for check in result.checks
+    )
+    return result.model_copy(update={"checks": tuple(checks)})
+
+
+def promotion_refusal(store: Store, artifact: str) -> str | None:
+    """Why the model with these bytes may not be promoted now; None if it may.
+
+    It needs a verdict on exactly these bytes whose every check passes or is waived, its sign-offs, no open incident, and no
+    training data that was erased since.
+    """
+    if reasons := [reason for flag, reason in lineage.flags_of(store, artifact) if flag == TAINTED]:
+        return f"This model is tainted by an erasure ({reasons[0]}). Train it again on the data that is left."
+    if open_incidents := count_incidents(store).open:
+        return f"There are open safety incidents ({open_incidents}). Two people have to close them first: medloop incidents list."
+    result = latest_gate(store, artifact)
+    if result is None:
+        return f"The gate has not examined a model with these bytes ({artifact[:19]}…). {RUN_GATE}."
+    lifted = {waiver.check: waiver for waiver in waivers_of(store, artifact)}
+    for check in result.checks:
+        if check.outcome == "pass":
+            continue
+        waiver = lifted.get(check.name) if check.name not in NEVER_WAIVED else None
+        if waiver is None or waiver.expires <= utc_now():
+            expired = f" Its waiver expired on {waiver.expires:%Y-%m-%d}." if waiver is not None else ""
+            outcome = "failed" if check.outcome == "fail" else "does not have enough evidence"
+            return f"The gate's check '{check.name}' {outcome}: {check.reason}{expired}"
+    return _sign_off_refusal(result, sign_offs_of(store, result.content_id()))
+
+
+def _sign_off_refusal(result: GateResult, sign_offs: list[SignOff]) -> str | None:
+    last = {sign_off.person: sign_off for sign_off in sign_offs}
+    if refused := [sign_off for sign_off in last.values() if not sign_off.approved]:
+        return f"A person refused to sign the gate's result on {refused[0].timestamp:%Y-%m-%d}: {refused[0].comment}"
+    if len(last) < result.needs_sign_offs:
+        return (
+            f"The gate's result has {len(last)} of {result.needs_sign_offs} sign-offs. "
+            f"A clinician signs it with: medloop gate sign {result.content_id()[7:19]} --user NAME."
+        )
+    return None
+
+
+def _check_person(conn: Connection, user_id: str, roles: tuple[str, ...], what: str) -> None:
+    user = conn.execute(select(users.c.role, users.c.disabled, users.c.requested_by).where(users.c.user_id == user_id)).first()
+    if user is None or user.disabled or user.requested_by is not None:
+        raise GatePersonError("Only an active user of this workspace can do this", "'medloop users list' shows all users")
+    if user.role not in roles:
+        raise GatePersonError(f"Your role ({user.role}) cannot {what}", f"Allowed roles: {', '.join(roles)}")
+
+
+def _checked_text(text: str, name: str, *, required: bool) -> str:
+    text = text.strip()
+    if len(text) > MAX_TEXT or (required and not text):
+        raise InputError(f"The {name} has to be {1 if required else 0} to {MAX_TEXT} characters long", "Do not name patients")
+    return text

@@ -1,0 +1,108 @@
+"""The gate's verdicts in the store: bound to bytes, signed by people, lifted for a while; and what a promotion needs."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from medloop.contracts import GateCheck, GateResult, Incident, sha256_id, utc_now
+from medloop.errors import InputError, IntegrityError
+from medloop.store import row_macs
+from medloop.store.records import crud, gates, lineage, users
+
+ARTIFACT = sha256_id("adapter")
+
+
+def verdict(*checks: tuple[str, str], sign_offs: int = 0, artifact: str = ARTIFACT) -> GateResult:
+    rows = tuple(GateCheck(name=name, outcome=outcome, reason=f"{name} was measured.") for name, outcome in checks)
+    worst = next((o for o in ("fail", "not_enough_evidence") if any(row.outcome == o for row in rows)), "pass")
+    return GateResult(
+        artifact=artifact, base=sha256_id("base"), label="tiny+sft", baseline="tiny", report=sha256_id("report"),
+        config=sha256_id("config"), outcome=worst, checks=rows, needs_sign_offs=sign_offs,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def people(store) -> dict[str, str]:
+    roles = {"dr.li": "clinician", "dr.wu": "clinician", "sam": "engineer", "anna": "annotator"}
+    return {name: users.add_user(store, name, role, password=None, actor="test").user_id for name, role in roles.items()}
+
+
+def test_a_verdict_is_read_as_it_was_saved_and_only_its_bytes_may_be_promoted(store):
+    assert "has not examined" in gates.promotion_refusal(store, ARTIFACT)
+    result = verdict(("red_team", "pass"))
+    gate = gates.save_gate(store, result, actor="test")
+    assert gates.save_gate(store, result, actor="test") == gate, "twice is once"
+    assert gates.latest_gate(store, ARTIFACT) == result and gates.get_gate(store, gate[7:19]) == result
+    assert gates.promotion_refusal(store, ARTIFACT) is None
+    assert "has not examined" in gates.promotion_refusal(store, sha256_id("other bytes"))
+    gates.save_gate(store, verdict(("red_team", "fail")), actor="test")
+    assert "'red_team' failed: red_team was measured." in gates.promotion_refusal(store, ARTIFACT), "the newest one counts"
+
+
+def test_sign_offs_come_from_different_clinicians_and_a_refusal_stands(store, people):
+    gate = gates.save_gate(store, verdict(("red_team", "pass"), sign_offs=2), actor="test")
+    for _ in range(2):
+        gates.sign(store, gate, by=people["dr.li"], approved=True)
+    assert "1 of 2 sign-offs" in gates.promotion_refusal(store, ARTIFACT)
+    with pytest.raises(gates.GatePersonError, match="engineer"):
+        gates.sign(store, gate, by=people["sam"], approved=True)
+    with pytest.raises(InputError, match="comment"):
+        gates.sign(store, gate, by=people["dr.wu"], approved=False)
+    gates.sign(store, gate, by=people["dr.wu"], approved=False, comment="Case 12 is wrong.")
+    assert "refused to sign" in gates.promotion_refusal(store, ARTIFACT)
+    gates.sign(store, gate, by=people["dr.wu"], approved=True, comment="I misread it.")
+    assert gates.promotion_refusal(store, ARTIFACT) is None and len(gates.sign_offs_of(store, gate)) == 4
+
+
+def test_a_waiver_needs_a_second_person_and_an_expiry_and_stays_visible(store, people, monkeypatch):
+    gates.save_gate(store, verdict(("red_team", "fail"), ("incidents", "fail"), ("language/zh", "pass")), actor="test")
+    expires = utc_now() + timedelta(days=7)
+
+    def ask(check: str, **changed):
+        given = {"reason": "Two cases are labelled wrongly.", "author": people["dr.li"], "expires": expires, **changed}
+        return gates.request_waiver(store, ARTIFACT, check=check, **given)
+
+    wrong = [("incidents", {}, "cannot be waived"), ("language/zh", {}, "did not fail"), ("red_team", {"reason": " "}, "reason"),
+             ("red_team", {"expires": utc_now()}, "expired"), ("red_team", {"author": people["anna"]}, "annotator")]  # fmt: skip
+    for check, changed, problem in wrong:
+        with pytest.raises(InputError, match=problem):
+            ask(check, **changed)
+    waiver = ask("red_team")
+    assert "'red_team' failed" in gates.promotion_refusal(store, ARTIFACT), "it waits for a second person"
+    for person, problem in (("dr.li", "somebody else"), ("sam", "engineer")):
+        with pytest.raises(gates.GatePersonError, match=problem):
+            gates.approve_waiver(store, waiver, by=people[person])
+    gates.approve_waiver(store, waiver, by=people["dr.wu"])
+    assert "'incidents' failed" in gates.promotion_refusal(store, ARTIFACT)
+    gates.save_gate(store, verdict(("red_team", "fail")), actor="test")
+    assert gates.promotion_refusal(store, ARTIFACT) is None
+    monkeypatch.setattr(gates, "utc_now", lambda: expires)
+    assert f"expired on {expires:%Y-%m-%d}" in gates.promotion_refusal(store, ARTIFACT)
+    assert [row.waiver_id for row in gates.waivers_of(store, ARTIFACT)] == [waiver]
+
+
+def test_an_open_incident_and_an_erasure_forbid_a_promotion_whatever_the_gate_said(store):
+    gates.save_gate(store, verdict(("red_team", "pass")), actor="test")
+    crud.add(store, [Incident(record_id="fb_1", opened_by="usr_1")], actor="test")
+    assert "open safety incidents (1)" in gates.promotion_refusal(store, ARTIFACT)
+    with store.write() as conn:
+        lineage.flag_artifact(conn, ARTIFACT, "tainted", "trained on data erased in er_1")
+    assert "tainted by an erasure (trained on data erased in er_1)" in gates.promotion_refusal(store, ARTIFACT)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    ["UPDATE gate_results SET outcome = 'pass', checks = '[]'", "DELETE FROM gate_sign_offs",
+     "UPDATE gate_results SET needs_sign_offs = 0"],
+)  # fmt: skip
+def test_a_verdict_or_a_refusal_that_was_edited_past_medloop_promotes_nothing(store, people, edit):
+    gate = gates.save_gate(store, verdict(("red_team", "pass"), sign_offs=1), actor="test")
+    gates.sign(store, gate, by=people["dr.li"], approved=False, comment="No.")
+    with store.engine.begin() as conn:
+        conn.exec_driver_sql("PRAGMA query_only=OFF") if store.is_sqlite else None
+        conn.execute(text(edit))
+    with pytest.raises(IntegrityError, match="past medloop"):
+        gates.promotion_refusal(store, ARTIFACT)
+    with store.read() as conn:
+        assert row_macs.check_rows(store, conn).wrong == 1
