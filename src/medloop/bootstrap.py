@@ -1,4 +1,4 @@
-"""Statistics that several stages share: means and shares with 95 % intervals, rank correlation.
+"""Statistics that several stages share: means and shares with 95 % intervals, rank correlation, the tail of Student's t.
 
 Intervals of means are percentile bootstraps (Efron & Tibshirani 1993, chapter 13), reproducible by seed and name.
 """
@@ -80,3 +80,9 @@ def _ranks(values: Numbers) -> Numbers:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - counts + ends - 1) / 2.0)[place]
+
+
+def student_tail(t: float, df: int) -> float:
+    """One-sided tail of Student's t, P(T > t), by Wallace's approximation (1959)."""
+    z = (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
+    return math.erfc(math.copysign(z, t) / math.sqrt(2)) / 2

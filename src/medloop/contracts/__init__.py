@@ -19,6 +19,7 @@ from medloop.contracts.evaluation import (
     EvalReport,
     Interval,
     ModelResult,
+    PairedSpread,
     ScoredSample,
     SuiteSummary,
 )
@@ -66,8 +67,8 @@ __all__ = [
     "Correction", "CriticalFailure", "DatasetCard", "Difference", "DynamicWeights", "ErasedRows", "EvalReport",
     "ExpertVerdict", "Feedback", "FeedbackCard", "FileEntry", "GateCheck", "GateResult", "IRSConfig", "Incident",
     "IncidentStep", "InspectedSample", "Interval", "JobDetail", "JobMetrics", "JobRuntime", "JobStatus", "Judgement",
-    "LogLikelihood", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "Objective", "Origin", "Preference",
-    "PreferencePair", "Prompt", "Record", "RedTeamCase", "Reward", "Rule", "Sample", "Score", "ScoredAnswer",
+    "LogLikelihood", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "Objective", "Origin", "PairedSpread",
+    "Preference", "PreferencePair", "Prompt", "Record", "RedTeamCase", "Reward", "Rule", "Sample", "Score", "ScoredAnswer",
     "ScoredSample", "Scorer", "SignOff", "Source", "Span", "Suite", "SuiteCase", "SuiteConfig", "SuiteMetric", "SuiteModel",
     "SuiteProgress", "SuiteResult", "SuiteSummary", "Trace", "TrainRequest", "TrainingCard", "Waiver", "canonical_json",
     "sha256_id", "utc_now", "uuid7",

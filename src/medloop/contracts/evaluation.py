@@ -41,6 +41,21 @@ class ModelResult(Contract):
     worst: tuple[ScoredSample, ...] = ()
 
 
+class PairedSpread(Contract):
+    """Paired differences, as the gate tests them: how many rose and fell, and whether each is -1, 0 or 1 (`whole`)."""
+
+    n: int = Field(ge=0)
+    mean: float
+    sd: float = Field(ge=0)
+    rose: int = Field(ge=0)
+    fell: int = Field(ge=0)
+    whole: bool
+
+    def flipped(self) -> "PairedSpread":
+        """In the other direction."""
+        return self.model_copy(update={"mean": -self.mean, "rose": self.fell, "fell": self.rose})
+
+
 class Difference(Contract):
     """Second minus first on the same prompts (paired bootstrap): on a whole split, or on one stratum or language of it.
 
@@ -59,6 +74,7 @@ class Difference(Contract):
     before: float | None = None
     after: float | None = None
     holm: bool | None = None
+    spread: PairedSpread | None = None
 
 
 class SuiteSummary(Contract):

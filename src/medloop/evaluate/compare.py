@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from medloop.bootstrap import LEVEL, RESAMPLES, interval
-from medloop.contracts import Difference, Interval, ModelResult, ScoredSample
+from medloop.contracts import Difference, Interval, ModelResult, PairedSpread, ScoredSample
 from medloop.evaluate.run import WORST, EvalScores, loss
 
 MIN_PAIRS = 10
@@ -47,7 +47,7 @@ def compare(
             difference = Difference(
                 first=first.label, second=second.label, split=split, metric=metric, difference=between, stratum=group,
                 separated=are_separated(mine[metric], theirs[metric]), before=mine[metric].mean, after=theirs[metric].mean,
-                verdict=verdict(between, penalty=metric in penalties),
+                verdict=verdict(between, penalty=metric in penalties), spread=paired_spread(values),
             )  # fmt: skip
             yield difference, p_value(values)
 
@@ -112,6 +112,15 @@ def _paired_differences(pairs: Pairs, metric: str) -> tuple[list[float], int]:
         elif before is not None or after is not None:
             missing += 1
     return values, missing
+
+
+def paired_spread(values: Sequence[float]) -> PairedSpread | None:
+    if len(values) < 2:
+        return None
+    data = np.asarray(values)
+    rose, fell = int((data > 0).sum()), int((data < 0).sum())
+    whole = bool(np.isin(data, (-1.0, 0.0, 1.0)).all())
+    return PairedSpread(n=len(data), mean=float(data.mean()), sd=float(data.std(ddof=1)), rose=rose, fell=fell, whole=whole)
 
 
 def are_separated(first: Interval, second: Interval) -> bool:

@@ -14,7 +14,7 @@ from statistics import fmean, pstdev
 
 import numpy as np
 
-from medloop.bootstrap import LEVEL
+from medloop.bootstrap import LEVEL, student_tail
 from medloop.evaluate.compare import MIN_PAIRS, holm
 from medloop.evaluate.hacking.measures import Measures, PanelRow, TextTools
 from medloop.lexicon.language import detect_language
@@ -151,7 +151,7 @@ def _tests(
 
 
 def rise_p(values: Sequence[float]) -> float:
-    """One-sided p of a mean above 0: Student's t by Wallace's approximation (1959), never below that of n equal signs."""
+    """One-sided p of a mean above 0: Student's t, never below that of n equal signs."""
     data = np.asarray(values)
     n, mean = len(data), float(data.mean())
     if n < 2 or mean <= 0:
@@ -159,5 +159,4 @@ def rise_p(values: Sequence[float]) -> float:
     error, df = float(data.std(ddof=1)) / math.sqrt(n), n - 1
     if not error:
         return float(0.5**n)
-    z = (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p((mean / error) ** 2 / df))
-    return max(math.erfc(z / math.sqrt(2)) / 2, float(0.5**n))
+    return max(student_tail(mean / error, df), float(0.5**n))
