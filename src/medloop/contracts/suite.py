@@ -17,6 +17,7 @@ from medloop.contracts.chat import Completion, Message
 from medloop.contracts.score import Missing, Score
 
 SuiteProgress = Callable[[int, int], None]  # cases so far, cases in all
+LikelihoodPrompt = str | tuple[Message, ...]  # plain text, or messages that the model's chat template renders
 
 
 class SuiteMetric(Contract):
@@ -71,11 +72,15 @@ class SuiteConfig(Contract):
 
 
 class LogLikelihood(Contract):
-    """Of a continuation after a prompt: summed log-probability, its tokens, and whether greedy decoding would write it."""
+    """Of a continuation after a prompt: summed log-probability, its tokens, and whether greedy decoding would write it.
+
+    `truncated` tokens at the start did not fit into the model and were left out: the value is then of a shorter text.
+    """
 
     total: float
     tokens: int = Field(ge=0)
     greedy: bool
+    truncated: int = Field(0, ge=0)
 
 
 class SuiteModel(Protocol):
@@ -89,8 +94,8 @@ class SuiteModel(Protocol):
 
     def answer(self, prompts: Sequence[Sequence[Message]], config: SuiteConfig) -> list[Completion]: ...
 
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[LogLikelihood]:
-        """Of (prompt, continuation) as plain text, without a chat template. ConfigError if the model cannot give any."""
+    def log_likelihoods(self, pairs: Sequence[tuple[LikelihoodPrompt, str]]) -> list[LogLikelihood]:
+        """Of (prompt, continuation). ConfigError if the model cannot give any."""
         ...
 
 

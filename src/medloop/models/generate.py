@@ -54,7 +54,7 @@ class TorchGenerator:
         self._stop_ids = stop_ids(model, tokenizer)
         # Ids beyond the tokenizer's are padding of the matrix; it could not write them.
         self.sampler = Sampler(model, stop_ids=self._stop_ids, pad_id=tokenizer.pad_token_id, vocabulary=len(tokenizer))
-        self._max_length = int(getattr(model.config.get_text_config(), "max_position_embeddings", 1 << 20))
+        self._max_length = loaded.max_length
         self._hidden = control_ids(tokenizer)
 
     def with_passages(self, messages: Prompt, passages: Sequence[str], limits: ContextLimits) -> tuple[Prompt, tuple[str, ...]]:

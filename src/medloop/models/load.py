@@ -34,6 +34,11 @@ class Loaded:
     device: torch.device
     adapter_sha256: str | None = None
 
+    @property
+    def max_length(self) -> int:
+        """Tokens that the model can read at once."""
+        return int(getattr(self.model.config.get_text_config(), "max_position_embeddings", 1 << 20))
+
 
 def load(ref: ModelRef, settings: Settings, *, trainable: bool = False, load_in_4bit: bool = False) -> Loaded:
     """The model in memory: eval mode, float32 on a CPU, bfloat16 on a GPU (float32 there too when all weights train)."""
