@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field
 
 from medloop.contracts import Contract, LogLikelihood, Message, canonical_json, sha256_id
+from medloop.contracts.suite import LikelihoodPrompt
 from medloop.store.files import jsonl
 
 C = TypeVar("C", bound=Contract)
@@ -50,8 +51,9 @@ def answer_key(identity: Identity, messages: Sequence[Message], sampling: Mappin
     return sha256_id(canonical_json({"model": dict(identity), "prompt": prompt, **sampling}))
 
 
-def likelihood_key(prompt: str, continuation: str) -> str:
-    return sha256_id(canonical_json([prompt, continuation]))
+def likelihood_key(prompt: LikelihoodPrompt, continuation: str) -> str:
+    text = prompt if isinstance(prompt, str) else [message.model_dump() for message in prompt]
+    return sha256_id(canonical_json([text, continuation]))
 
 
 class AnswerCache:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 from medloop.contracts import Completion, LogLikelihood, Message, SuiteConfig
+from medloop.contracts.suite import LikelihoodPrompt
 from medloop.errors import ConfigError
 from medloop.evaluate.answer_cache import AnswerCache, CachedAnswer, Identity, answer_key, likelihood_key, prompt_id
 from medloop.models.context_limits import ContextLimits
@@ -18,7 +19,7 @@ from medloop.models.context_limits import ContextLimits
 AT_ONCE = 8  # batches between two writes to the disk
 
 Progress = Callable[[int, int], None]  # answers so far, answers in all
-Pair = tuple[str, str]  # prompt and continuation
+Pair = tuple[LikelihoodPrompt, str]  # prompt and continuation
 
 
 class Generate(Protocol):

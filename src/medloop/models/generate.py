@@ -17,10 +17,12 @@ from collections.abc import Callable, Sequence
 import torch
 
 from medloop.contracts import Completion, Message, ModelRef, canonical_json, sha256_id
+from medloop.contracts.suite import LikelihoodPrompt, LogLikelihood
 from medloop.errors import ConfigError
 from medloop.models.context_limits import ContextLimits
 from medloop.models.context_prompt import fit_with_context
 from medloop.models.load import Loaded, load
+from medloop.models.log_likelihood import log_likelihoods
 from medloop.models.rollout.sampler import Sampler, stop_ids
 from medloop.models.template import THINK, control_ids, fit_prompt, opens_thinking, render_prompt
 from medloop.settings import Settings
@@ -95,6 +97,9 @@ class TorchGenerator:
         )  # fmt: skip
         answers = {index: list(rollout.tokens) for index, rollout in zip(encoded, rollouts, strict=True)}
         return [self._completion(prompt, answers.get(index), temperature, seed) for index, prompt in enumerate(prompts)]
+
+    def log_likelihoods(self, pairs: Sequence[tuple[LikelihoodPrompt, str]]) -> list[LogLikelihood]:
+        return log_likelihoods(self.loaded, pairs)
 
     def _completion(self, messages: Prompt, ids: list[int] | None, temperature: float, seed: int) -> Completion:
         stopped = ids is not None and ids[-1] in self._stop_ids
