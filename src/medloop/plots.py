@@ -66,7 +66,7 @@ def spans(
     about: str = "",
 ) -> str:
     """A dot with its interval (value, low, high) for each name; `mark` draws a line to compare with."""
-    names = {name: _shortened(name, 26 * FONT // 2) for name in values}
+    names = {name: shortened(name, 26 * FONT // 2) for name in values}
     left, top = 22 + max((_width(name) for name in names.values()), default=0), TOP + (16 if mark else 0)
     bottom = top + ROW * len(values)
 
@@ -191,7 +191,7 @@ def _width(text: str) -> float:
     return sum(FONT if unicodedata.east_asian_width(sign) in "WF" else FONT * 0.58 for sign in text)
 
 
-def _shortened(text: str, max_width: float) -> str:
+def shortened(text: str, max_width: float) -> str:
     """Shortened in the middle, because ids of one day begin alike."""
     keep = len(text) // 2
     short = text

@@ -20,6 +20,7 @@ SHARED = {
         *(WEB / f"templates/{name}.html" for name in ("review", "fields", "conversation", "empty", "rate", "compare")),
     ],
     "incidents": [WEB / f"{place}" for place in ("pages/incidents.py", "templates/incidents.html", "templates/incident.html")],
+    "lineage": [WEB / "lineage_view.py", *sorted((WEB / "templates").glob("lineage*.html"))],
     "error": [WEB / "error_page.py", WEB / "templates/error.html", WEB / "templates/expired.html"],
 }
 # Keys that are put together from a name: what they start with, by file.
@@ -33,6 +34,7 @@ COMPOSED = {
     "run": ("run_state_", "run_phase_", "run_alarm_", "run_note_"),
     "trust": ("trust_trusted", "trust_unmeasured", "trust_recall", "trust_precision", "trust_agreement", "trust_missed", "trust_false_alarms", "trust_unknown", "trust_value", "trust_low",
         "trust_high", "trust_cases", "trust_ties", "trust_missing", "trust_kind_", "trust_problem_", "trust_wrong_", "trust_stratum_", "trust_source_"),
+    "lineage": ("lineage_kind_", "lineage_kinds_", "lineage_detail_", "lineage_flag_", "lineage_role_"),
     "approvals": ("approvals_table_", "approvals_done_"),
     "audit": ("audit_bad_", "audit_export_"),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),

@@ -34,6 +34,7 @@ COMMANDS = {
     "train": ("train", "Train with SFT, a reward model, DPO, KTO, PPO, GRPO or IRS."),
     "predict": ("predict", "Answer every question in a file."), "eval": ("eval", "Compare models on held-out questions."),
     "inspect": ("inspect", "Draw this week's answers for a medical reviewer; import the verdicts."),
+    "lineage": ("lineage", "Show what contains a record, and which records are behind a model."),
     "jobs": ("jobs", "Run training in the background: submit, watch, cancel, resume."),
     "api": ("api", "Serve the HTTP API and the web pages; manage API keys."),
     "users": ("users", "Add, disable and manage users."), "db": ("store", "Upgrade and check the database."),

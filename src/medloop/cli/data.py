@@ -226,6 +226,7 @@ def prompts(
     with open_audit_trail(settings) as trail:
         card = make_prompts(settings.workspace, count=n, high_risk=high_risk, seed=settings.seed if seed is None else seed)
         trail.record("data.prompts", settings.workspace.rl / PROMPTS, prompts=n)
+        trail.register_file("prompts", settings.workspace.rl / PROMPTS, card["file"]["sha256"], card)
     strata = ", ".join(f"{name} {count:,}" for name, count in card["strata"].items())
     ui.say(f"{n:,} prompts, {card['high_risk_share']:.0%} high-risk ({card['red_team']:,} red-team): {strata}.")
     ui.say(f"Written to {ui.shown(settings.workspace.rl / PROMPTS)}")

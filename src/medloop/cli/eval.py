@@ -12,7 +12,7 @@ from medloop.errors import ConfigError
 from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
 from medloop.evaluate.report import baseline_rows, cell, headlines, judged_by, metrics_of, splits_of
 from medloop.evaluate.side_by_side import file_name
-from medloop.loop.evaluation import DEFAULT_RULES, evaluate_models
+from medloop.loop.evaluation import DEFAULT_RULES, enter_report, evaluate_models
 from medloop.models.context_limits import trained_limits
 from medloop.models.find import parse_model
 from medloop.settings import Settings
@@ -93,6 +93,7 @@ def evaluate(
             progress=lambda label: lambda done, total: bar.update(done, total, label),
         )  # fmt: skip
         trail.record("eval.report", done.markdown, report=done.report.content_id())
+        enter_report(trail, done)
     _show(done.report)
     for missing in (split for split in config.splits if not any(split in result.metrics for result in done.report.results)):
         ui.say(f"The split {missing} has no questions, so it is not in the report.")

@@ -21,7 +21,7 @@ from medloop.evaluate.side_by_side import Evaluation
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig
 from medloop.feedback.review.queue import QueueConfig
 from medloop.knobs import load_config
-from medloop.loop.evaluation import DEFAULT_RULES, check_judges, evaluate_models
+from medloop.loop.evaluation import DEFAULT_RULES, check_judges, enter_report, evaluate_models
 from medloop.loop.feedback import build_from_feedback, fill_queue, measure_feedback
 from medloop.loop.train import STAGES, TrainingResult, run_stage
 from medloop.models.context_limits import trained_limits
@@ -97,6 +97,7 @@ def run_cycle(settings: Settings, config: CycleConfig, *, on_stage: Callable[[st
     evaluation = evaluate_models(settings, models=models, config=as_trained, name=config.name, markdown=report)
     with open_audit_trail(settings) as trail:
         trail.record("loop.cycle", candidate, report=evaluation.report.content_id())
+        enter_report(trail, evaluation)
     return CycleResult(feedback, queued, dataset, tuple(trained), evaluation, candidate)
 
 

@@ -25,6 +25,7 @@ from medloop.models.find import resolve_chat_model
 from medloop.reward.mix import GivenParts, MixConfig, build_mix
 from medloop.reward.rules import load_rules
 from medloop.settings import Settings
+from medloop.store.audit_trail import AuditTrail
 from medloop.store.files.artifacts import verify_if_sealed
 from medloop.store.files.atomic import file_sha256
 
@@ -107,6 +108,13 @@ def _splits(settings: Settings, config: EvalConfig) -> dict[str, tuple[Record, .
         return {}
     verify_if_sealed(settings.workspace.processed)
     return read_splits(settings.workspace.processed, config)
+
+
+def enter_report(trail: AuditTrail, done: Evaluation) -> None:
+    """The catalog knows the report by its content id, and which models and data it is about."""
+    trail.register_file(
+        "evaluation", done.json, done.report.content_id(), {"name": done.report.name, "inputs": done.report.inputs}
+    )
 
 
 def _training_alarms(ref: ModelRef, settings: Settings) -> tuple[str, ...]:

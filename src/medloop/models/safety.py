@@ -8,7 +8,7 @@ with every reason at once.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ WEIGHTS = ".safetensors"
 PAYLOAD = (WEIGHTS, ".json", ".jinja", ".model", ".txt")  # what decides how a model behaves
 OTHERS = (".jsonl", ".md", ".yaml", ".yml", ".csv", ".html", ".png", ".jpg", ".jpeg", ".svg")  # cards, pictures: never opened
 NAMES = ("LICENSE", "LICENCE", "NOTICE", "README", "USE_POLICY", ".gitattributes", ".gitignore")
-NOT_IDENTITY = ("card.json", "MANIFEST.json")  # they carry times: the same weights made twice have the same fingerprint
+# They are about a model and decide nothing: the same weights made twice, or put into a release, have the same fingerprint.
+NOT_IDENTITY = ("card.json", "MANIFEST.json", "eval_report.json", "safety_ledger.json")
 POOLING = "1_Pooling/config.json"  # how a sentence encoder makes one vector of many
 LFS_POINTER = b"version https://git-lfs"
 HEADER_LIMIT = 100_000_000  # bytes; the limit of the safetensors format itself
@@ -60,10 +61,19 @@ def needed_name(name: str) -> bool:
 def fingerprint(folder: Path) -> str:
     """`sha256:…` over the names and contents of the files that decide how a model behaves."""
     with explain_os_errors(folder):
-        payload = {n: p for n, p in _files(folder) if n.lower().endswith(PAYLOAD) and n not in NOT_IDENTITY}
+        payload = {name: path for name, path in _files(folder) if decides(name)}
         stats = {name: path.stat() for name, path in payload.items()}
-    hashes = {name: _hash(payload[name], stats[name].st_size, stats[name].st_mtime_ns) for name in sorted(payload)}
-    return sha256_id(canonical_json(hashes))
+    return fingerprint_of({name: _hash(path, stats[name].st_size, stats[name].st_mtime_ns) for name, path in payload.items()})
+
+
+def fingerprint_of(hashes: Mapping[str, str]) -> str:
+    """The same from the hashes of a folder's files by name, as its manifest has them."""
+    return sha256_id(canonical_json({name: sha256 for name, sha256 in hashes.items() if decides(name)}))
+
+
+def decides(name: str) -> bool:
+    """Whether a file of this name in a model folder decides how the model behaves."""
+    return name.lower().endswith(PAYLOAD) and name not in NOT_IDENTITY
 
 
 @lru_cache(maxsize=4096)

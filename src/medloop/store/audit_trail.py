@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from medloop.contracts import AuditEvent, Contract
 from medloop.settings import Settings
 from medloop.store import audit
-from medloop.store.catalog import register
+from medloop.store.catalog import register, register_file
 from medloop.store.db import Store, open_store
 
 
@@ -31,6 +32,10 @@ class AuditTrail:
     def register(self, kind: str, path: Path, card: Contract) -> None:
         """Enter a finished folder with its card; the same content twice makes one entry."""
         register(self.store, kind, path, card.model_dump(mode="json", exclude_none=True), actor=actor())
+
+    def register_file(self, kind: str, path: Path, sha256: str, card: dict[str, Any]) -> None:
+        """Enter a single file that others name by this hash."""
+        register_file(self.store, kind, path, sha256, card, actor=actor())
 
     def record(self, action: str, path: Path, **detail: str | int | float | bool) -> None:
         """Log an action that leaves no sealed folder."""

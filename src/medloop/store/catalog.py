@@ -1,4 +1,4 @@
-"""Which artifacts there are, by kind and hash. A row is added after the folder is durable, never before."""
+"""Which artifacts there are, by kind and hash. A row is added after the folder or file is durable, never before."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select
 
 from medloop.contracts import AuditEvent, utc_now
+from medloop.models.safety import fingerprint_of
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.files.artifacts import verify_artifact
@@ -24,17 +25,32 @@ class CatalogEntry:
     created: datetime
     flags: tuple[str, ...] = ()
     """Flags set by an erasure: `tainted` for a model trained on erased data, `erased` for data as it was before."""
+    fingerprint: str | None = None
+    """Of a model: the hash by which cards of later models and evaluations name it."""
 
 
 def register(store: Store, kind: str, path: Path, card: dict[str, Any], *, actor: str) -> CatalogEntry:
     """Verify the folder and enter it; entering the same content at the same path again changes nothing."""
-    sha256 = verify_artifact(path).sha256
+    manifest = verify_artifact(path)
+    is_model = bool(manifest.hashes.keys() & {"adapter_config.json", "config.json", "scoring.json"})
+    return _enter(store, kind, path, manifest.sha256, card, fingerprint_of(manifest.hashes) if is_model else None, actor)
+
+
+def register_file(store: Store, kind: str, path: Path, sha256: str, card: dict[str, Any], *, actor: str) -> CatalogEntry:
+    """Enter a single file under the hash by which others name it, such as a report under its content id."""
+    return _enter(store, kind, path, sha256, card, None, actor)
+
+
+def _enter(
+    store: Store, kind: str, path: Path, sha256: str, card: dict[str, Any], fingerprint: str | None, actor: str
+) -> CatalogEntry:
     home = store.settings.workspace.home
     shown = path.absolute().relative_to(home).as_posix() if path.absolute().is_relative_to(home) else str(path.absolute())
     same = select(artifacts).where(artifacts.c.kind == kind, artifacts.c.path == shown, artifacts.c.sha256 == sha256)
     with store.write() as conn:
         if conn.execute(same).first() is None:
-            conn.execute(insert(artifacts).values(kind=kind, path=shown, sha256=sha256, card=card, created=utc_now()))
+            values = {"kind": kind, "path": shown, "sha256": sha256, "card": card, "fingerprint": fingerprint}
+            conn.execute(insert(artifacts).values(**values, created=utc_now()))
             audit.append(
                 conn, AuditEvent(actor=actor, action="artifacts.add", subject=shown, detail={"kind": kind, "sha256": sha256})
             )
@@ -67,4 +83,4 @@ def _first(store: Store, query: Any) -> CatalogEntry | None:
 def _entry(store: Store, conn: Connection, row: Row[Any]) -> CatalogEntry:
     flags = conn.execute(select(artifact_flags.c.flag).where(artifact_flags.c.sha256 == row.sha256).distinct()).scalars()
     path = store.settings.workspace.home / row.path
-    return CatalogEntry(row.kind, path, row.sha256, row.card, row.created, tuple(sorted(flags)))
+    return CatalogEntry(row.kind, path, row.sha256, row.card, row.created, tuple(sorted(flags)), row.fingerprint)

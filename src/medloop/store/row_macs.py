@@ -63,6 +63,7 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     "gate_results": ("gate.decide",),
     "gate_sign_offs": ("gate.sign",),
     "gate_waivers": ("gate.waive",),
+    "round_events": ("rounds.accepted", "rounds.refused", "rounds.rolled_back"),
 }
 
 

@@ -16,6 +16,7 @@ from medloop.web.pages import (
     history,
     home,
     incidents,
+    lineage,
     login,
     quarantine,
     queue,
@@ -27,8 +28,8 @@ from medloop.web.pages import (
 )
 
 PAGES = (
-    home, login, account, queue, rate, compare, correct, history, quarantine, incidents, approvals, dashboard, run, trust, audit,
-    users, settings, guidelines, static_files,
+    home, login, account, queue, rate, compare, correct, history, quarantine, incidents, approvals, dashboard, run, trust,
+    lineage, audit, users, settings, guidelines, static_files,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

@@ -23,6 +23,7 @@ from medloop.errors import InputError, MedloopError
 from medloop.feedback import listing
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
+from medloop.models.safety import fingerprint
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erasure.contracts import ErasureProof, ErasureRequest
 from medloop.privacy.erasure.erase import SecondPersonNeededError, preview
@@ -204,12 +205,14 @@ def test_models_that_learnt_from_it_are_flagged_with_their_children_and_jobs(sql
         catalog.register(store, "policy", first, {}, actor="test")
         model(home, "child", "sha256:" + "0" * 64, parent=sha)
         model(home, "other", "sha256:" + "1" * 64)
+        model(home, "by_weights", "sha256:" + "3" * 64, parent=fingerprint(first))  # as the trainers name it
         model(home, "grandchild", "sha256:" + "2" * 64, parent=verify_artifact(home / "models/rl/child").sha256)
         job = home / "jobs/train_dpo-x"
         (job / "checkpoints/step-1").mkdir(parents=True)
         (job / "config.json").write_text(json.dumps({"identity": {"inputs": {"train": used}}, "started": "x"}))
         proof = erased(store)
         assert [flag["path"] for flag in proof.flagged] == [
+            "models/rl/by_weights",
             "models/rl/child",
             "models/rl/first",
             "models/rl/grandchild",

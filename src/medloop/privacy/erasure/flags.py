@@ -7,9 +7,10 @@ from typing import Any
 
 from medloop.contracts import AuditEvent
 from medloop.errors import MedloopError
+from medloop.models.safety import fingerprint_of
 from medloop.store import audit, catalog
 from medloop.store.db import Store
-from medloop.store.files.artifacts import MANIFEST, verify_artifact
+from medloop.store.files.artifacts import MANIFEST, Manifest, verify_artifact
 from medloop.store.records import lineage
 
 TAINTED, ERASED, JOB, EXPORTED = "tainted", "erased", "job", "exported"
@@ -24,9 +25,10 @@ def update_catalog(
         _enter(store, home / change["path"], change, actor)
     flagged = _models(store, old)
     jobs = _jobs(home, old)
+    reason = f"trained on data erased in {erasure_id}"
     with store.write() as conn:
-        for model in flagged:
-            lineage.flag_artifact(conn, model["sha256"], TAINTED, f"trained on data erased in {erasure_id}")
+        for sha256 in _both_hashes(flagged, home):
+            lineage.flag_artifact(conn, sha256, TAINTED, reason)
         for change in changes:
             lineage.flag_artifact(conn, change["before"], ERASED, erasure_id)
         for name, sha256 in jobs:
@@ -76,23 +78,29 @@ def _models(store: Store, old: set[str]) -> list[dict[str, str]]:
     tainted: set[str] = set()
     while True:
         fresh = [
-            (path, sha256)
-            for path, sha256, card in known
-            if sha256 not in models
+            (path, manifest)
+            for path, manifest, card in known
+            if manifest.sha256 not in models
             and (old | tainted) & {*card.get("inputs", {}).values(), card.get("parent"), card.get("base_sha256")}
         ]
         if not fresh:
             return sorted(models.values(), key=lambda model: model["path"])
-        for path, sha256 in fresh:
-            models[sha256] = {"path": path, "sha256": sha256}
-            tainted.add(sha256)
+        for path, manifest in fresh:
+            models[manifest.sha256] = {"path": path, "sha256": manifest.sha256}
+            tainted |= {manifest.sha256, fingerprint_of(manifest.hashes)}
 
 
-def _cards(folder: Path, home: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(path, hash, card) of every sealed model."""
+def _both_hashes(models: Sequence[Mapping[str, str]], home: Path) -> Iterator[str]:
+    """By folder, as the catalog names a model, and by weights, as the gate and the cards of later models do."""
+    for model in models:
+        yield from (model["sha256"], fingerprint_of(verify_artifact(home / model["path"]).hashes))
+
+
+def _cards(folder: Path, home: Path) -> Iterator[tuple[str, Manifest, dict[str, Any]]]:
+    """(path, manifest, card) of every sealed model."""
     for file in sorted(folder.rglob("card.json")) if folder.is_dir() else ():
         try:
-            yield file.parent.relative_to(home).as_posix(), verify_artifact(file.parent).sha256, json.loads(file.read_bytes())
+            yield file.parent.relative_to(home).as_posix(), verify_artifact(file.parent), json.loads(file.read_bytes())
         except (MedloopError, ValueError):
             continue  # damaged: loading it gives an error
 

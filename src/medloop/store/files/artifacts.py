@@ -65,8 +65,13 @@ class Manifest(Contract):
     files: tuple[ManifestFile, ...] = Field(min_length=1)
 
     @property
+    def hashes(self) -> dict[str, str]:
+        """The SHA-256 of each file by its path."""
+        return {file.path: file.sha256 for file in self.files}
+
+    @property
     def sha256(self) -> str:
-        return _identity({file.path: file.sha256 for file in self.files})
+        return _identity(self.hashes)
 
     def render(self) -> str:
         """The only accepted form: the manifest on one line, and its hash on the next."""

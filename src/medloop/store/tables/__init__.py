@@ -5,7 +5,7 @@
     review      the review queue, its turns and how far it has looked by itself; quarantine
     access      users, API keys, sessions, idempotency keys
     privacy     consents, tombstones, requests for erasures that need two people
-    artifacts   the catalog of artifacts, their flags, which records are in which dataset
+    artifacts   the catalog of artifacts, their flags, which records are in which dataset, decisions about rounds of RL
     gate        verdicts on models, sign-offs, waivers
     columns     the metadata and the columns that all of them share
 
@@ -14,7 +14,7 @@ Ids, names of agents and models, numbers and times stay readable, because querie
 """
 
 from medloop.store.tables.access import api_keys, idempotency_keys, sessions, users
-from medloop.store.tables.artifacts import artifact_flags, artifacts, lineage
+from medloop.store.tables.artifacts import artifact_flags, artifacts, lineage, round_events
 from medloop.store.tables.columns import encrypted_columns, encrypted_tables, id_column, metadata, natural_id, time_columns
 from medloop.store.tables.core import audit_log, data_keys, guidelines, workspace_settings
 from medloop.store.tables.feedback import (
@@ -36,6 +36,6 @@ __all__ = [
     "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "data_keys", "encrypted_columns", "encrypted_tables",
     "erasure_requests", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column", "idempotency_keys",
     "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items", "queue_turns",
-    "red_team_cases", "retrain_triggers", "rlhf_corrections", "rlhf_feedback", "rlhf_preferences", "scored_answers", "sessions",
-    "time_columns", "tombstones", "traces", "users", "withdrawals", "workspace_settings",
+    "red_team_cases", "retrain_triggers", "rlhf_corrections", "rlhf_feedback", "rlhf_preferences", "round_events",
+    "scored_answers", "sessions", "time_columns", "tombstones", "traces", "users", "withdrawals", "workspace_settings",
 ]  # fmt: skip
