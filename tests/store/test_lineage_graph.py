@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from medloop.contracts.gate import GateCheck, GateResult
 from medloop.contracts.lineage import LineageGraph
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.loop.feedback import build_from_feedback
@@ -11,6 +12,7 @@ from medloop.store import catalog
 from medloop.store.files.atomic import file_sha256
 from medloop.store.lineage_graph import RECORDS, UnknownSubjectError, lineage_graph, newest_made, taught_records
 from medloop.store.records import crud, lineage
+from medloop.store.records.gates import save_gate
 from medloop.testing.feedback import make_correction, make_preference, make_thumb
 from medloop.testing.lineage import make_model
 
@@ -74,6 +76,20 @@ def test_a_model_leads_down_to_its_records_by_page_without_a_double(store, world
     rest = taught_records(store, "round1", after=first.next, limit=1000)
     assert [row.record_id for row in (*first.items, *rest.items)] == expected and rest.next is None
     assert {row.kind for row in rest.items} <= {"feedback", "preference", "correction"}
+
+
+def test_the_gates_verdict_stands_between_the_model_and_what_follows(store, world):
+    _, files, _, rl, _ = world
+    verdict = GateResult(
+        artifact=rl.sha256, base="sha256:" + "0" * 64, label="tiny+round1", baseline="tiny", report="sha256:" + "e" * 64,
+        config="sha256:" + "c" * 64, outcome="pass", checks=(GateCheck(name="critical", outcome="pass", reason="none is new"),),
+    )  # fmt: skip
+    gate = save_gate(store, verdict, actor="test")
+    graph = lineage_graph(store, record_in(store, files["sft_train.jsonl"], files["sft_test.jsonl"]))
+    into_gate = {edge.role for edge in graph.edges if edge.target == gate}
+    assert (
+        into_gate == {"examined", "evaluation"} and lineage_graph(store, gate).records == lineage_graph(store, "round1").records
+    )
 
 
 def test_a_reward_model_connects_its_pairs_with_the_policy_that_it_rewarded(store, world):

@@ -250,7 +250,7 @@ def learnt_hashes(catalog: Catalog, row: ArtifactRow) -> set[str]:
 
 
 def load_catalog(conn: Connection) -> Catalog:
-    return Catalog(rows.artifact_rows(conn), rows.flags_by_hash(conn))
+    return Catalog([*rows.artifact_rows(conn), *rows.gate_rows(conn)], rows.flags_by_hash(conn))
 
 
 def unknown_subject(subject: str) -> UnknownSubjectError:

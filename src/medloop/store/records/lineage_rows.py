@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, Table, func, literal, select
 from medloop.contracts import Correction, Feedback, Preference, Trace
 from medloop.contracts.lineage import RecordKind, TaughtRecord
 from medloop.store.records import crud
-from medloop.store.tables import artifact_flags, artifacts, id_column, lineage, tombstones, users
+from medloop.store.tables import artifact_flags, artifacts, gate_results, id_column, lineage, tombstones, users
 
 KINDS: dict[RecordKind, Table] = {
     "feedback": crud.TABLES[Feedback], "preference": crud.TABLES[Preference], "correction": crud.TABLES[Correction],
@@ -38,6 +38,18 @@ def artifact_rows(conn: Connection) -> list[ArtifactRow]:
     """The whole catalog, oldest first."""
     columns = (artifacts.c[name] for name in ("kind", "path", "sha256", "fingerprint", "card", "created"))
     return [ArtifactRow(*row) for row in conn.execute(select(*columns).order_by(artifacts.c.id)).all()]
+
+
+def gate_rows(conn: Connection) -> list[ArtifactRow]:
+    """The gate's verdicts, oldest first, as if they were in the catalog."""
+    names = ("gate", "label", "artifact", "report", "outcome", "timestamp")
+    return [
+        ArtifactRow(
+            "gate", f"gate of {row.label}", row.gate, None,
+            {"inputs": {"examined": row.artifact, "evaluation": row.report}, "outcome": row.outcome}, row.timestamp,
+        )
+        for row in conn.execute(select(*(gate_results.c[name] for name in names)).order_by(gate_results.c.id)).all()
+    ]  # fmt: skip
 
 
 def flags_by_hash(conn: Connection) -> dict[str, set[str]]:
@@ -129,7 +141,8 @@ def count_by_role(conn: Connection, hashes: Iterable[str]) -> dict[tuple[RecordK
 def _with_role(table: Table) -> Select[Any]:
     """Ids, and the role of the clinician or annotator who judged; a trace has none, and a patient's thumb neither."""
     if "clinician_id" not in table.c:
-        return select(id_column(table), literal("").label("role"))
+        columns: list[Any] = [id_column(table), literal("").label("role")]
+        return select(*columns)
     people = users.alias("people")
     query = select(id_column(table), people.c.role.label("role"))
     return query.select_from(table.outerjoin(people, people.c.user_id == table.c.clinician_id))
