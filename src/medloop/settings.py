@@ -14,14 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from medloop.errors import ConfigError
 from medloop.knobs import did_you_mean, problem_text, read_yaml, validated
+from medloop.sections import DatabaseSettings, Device, RagasSettings, RewardSettings, RolloutSettings, Section, TeacherSettings
 
 CONFIG_NAME = "medloop.yaml"
 RESTORING = ".restoring"  # in a workspace: a restore that has not ended
@@ -29,8 +30,6 @@ ASIDE = "before-restore"  # begins the name of what a restore set aside; no part
 ENV_PREFIX = "MEDLOOP_"
 # Variables that other programs define for the same setting; ours wins over them.
 FOREIGN_VARIABLES = {"reward.device": "REWARD_DEVICE", "teacher.key": "DEEPSEEK_API_KEY"}
-
-Device = Literal["auto", "cpu", "cuda"]
 
 
 def _networks(text: str) -> str:
@@ -40,49 +39,6 @@ def _networks(text: str) -> str:
         except ValueError:
             raise ValueError("must be addresses or networks, such as 127.0.0.1, 10.0.0.0/8") from None
     return text
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class DatabaseSettings(Section):
-    url: SecretStr = Field(SecretStr(""), description="SQLAlchemy URL of the store; empty: SQLite in the workspace (medloop.db).")
-    encryption_key: SecretStr = Field(
-        SecretStr(""), description="Base64 of the 32 bytes that encrypt stored text; empty: the key file is used."
-    )
-    key_file: Path | None = Field(None, description="Key file; empty: keys/master.key in the workspace.")
-
-
-class TeacherSettings(Section):
-    key: SecretStr = Field(SecretStr(""), description="API key of the teacher; the variable DEEPSEEK_API_KEY sets it too.")
-
-
-class RewardSettings(Section):
-    device: Device = Field(
-        "cpu", description="Where reward models and the encoders of the relevance rewards run; REWARD_DEVICE sets it too."
-    )
-    encoder: str = Field(
-        "",
-        description="Sentence encoder of the relevance rewards, a folder or hub id; "
-        "empty: BAAI/bge-m3 if it is installed, else embedded:minilm.",
-    )
-    cross_encoder: str = Field(
-        "",
-        description="Cross-encoder of the relevance reward, a folder or hub id; "
-        "empty: BAAI/bge-reranker-v2-m3 if it is installed, else none.",
-    )
-    drift_hours: int = Field(
-        24, ge=0, description="Hours between two looks for drift of the rewards with a card, beside the API; 0: never."
-    )
-    urgency_encoder: str = Field(
-        "",
-        description="Sentence encoder that helps to judge how urgent an English question is: embedded:minilm; empty: none.",
-    )
-
-
-class RolloutSettings(Section):
-    key: SecretStr = Field(SecretStr(""), description="API key of the vLLM server that a run names in rollout_url.")
 
 
 class FeedbackSettings(Section):
@@ -161,6 +117,7 @@ class Settings(Section):
     teacher: TeacherSettings = TeacherSettings()
     reward: RewardSettings = RewardSettings()
     rollout: RolloutSettings = RolloutSettings()
+    ragas: RagasSettings = RagasSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     privacy: PrivacySettings = PrivacySettings()
     jobs: JobSettings = JobSettings()

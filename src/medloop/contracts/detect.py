@@ -19,6 +19,7 @@ ActKind = Literal[
 # directive: this patient should do it. conditional: only if something happens, or once a doctor agrees. negated: not to be done,
 # or taken back. reported: history, quotation, general fact. question: it is only asked.
 ActPolarity = Literal["directive", "conditional", "negated", "reported", "question"]
+CareLevel = Literal["care_now", "doctor", "home", "nowhere", "unknown"]
 
 
 class Evidence(Contract):
@@ -59,3 +60,17 @@ class Act(Contract):
     unit: Text | None = None
     per_day: float | None = None
     evidence: tuple[Evidence, ...] = ()
+
+
+class Disposition(Contract):
+    """Where an answer sends the patient. `nowhere`: it can be read and says nothing of the kind. `unknown`: it cannot be read.
+
+    `if_worse`: urgent care is advised, but only under a condition. `comfort`: it calls something harmless, says that no doctor is
+    needed, or lets time pass.
+    """
+
+    level: CareLevel
+    reason: Text
+    if_worse: bool = False
+    comfort: bool = False
+    version: Text

@@ -7,7 +7,7 @@ from pydantic import Field
 from medloop.contracts.base import Contract, Hash, Json, Text, Timestamp, Unit
 from medloop.contracts.model import ModelRef
 from medloop.contracts.score import Missing, Score
-from medloop.contracts.suite import SuiteMetric
+from medloop.contracts.suite import SuiteMetric, SuiteTable
 
 
 class Interval(Contract):
@@ -78,7 +78,10 @@ class Difference(Contract):
 
 
 class SuiteSummary(Contract):
-    """A suite of the report: its metrics, what no model would get, its inputs, and what it could not measure, by model."""
+    """A suite of the report: its metrics, what no model would get, its inputs.
+
+    By model: `notes` on what could not be measured, and `tables` such as the triage matrix.
+    """
 
     suite: Text
     version: Text
@@ -86,6 +89,7 @@ class SuiteSummary(Contract):
     baselines: dict[str, dict[str, float]] = Field(default_factory=dict)
     inputs: dict[str, Hash] = Field(default_factory=dict)
     notes: dict[str, tuple[Text, ...]] = Field(default_factory=dict)
+    tables: dict[str, tuple[SuiteTable, ...]] = Field(default_factory=dict)
 
 
 class CriticalFailure(Contract):

@@ -46,6 +46,26 @@ class SuiteCase(Contract):
     truncated: bool = False
 
 
+class CriterionGrade(Contract):
+    """Whether an answer meets one criterion, by whom it was decided, and why; None where it could not be decided.
+
+    `addresses_grader`: the answer spoke about its own grading, which was cut out before it was graded.
+    """
+
+    met: bool | None = None
+    reason: Text
+    author: Text
+    addresses_grader: bool = False
+
+
+class SuiteTable(Contract):
+    """A table of counts or values for people, such as the triage matrix; each row starts with its name."""
+
+    title: Text
+    columns: tuple[Text, ...] = Field(min_length=2)
+    rows: tuple[tuple[str, ...], ...]
+
+
 class SuiteResult(Contract):
     """What one suite found for one model.
 
@@ -60,6 +80,7 @@ class SuiteResult(Contract):
     baselines: dict[str, dict[str, float]] = Field(default_factory=dict)
     inputs: dict[str, Hash] = Field(default_factory=dict)
     notes: tuple[Text, ...] = ()
+    tables: tuple[SuiteTable, ...] = ()
 
 
 class SuiteConfig(Contract):
@@ -92,7 +113,11 @@ class SuiteModel(Protocol):
     @property
     def identity(self) -> Mapping[str, str | None]: ...
 
-    def answer(self, prompts: Sequence[Sequence[Message]], config: SuiteConfig) -> list[Completion]: ...
+    def answer(
+        self, prompts: Sequence[Sequence[Message]], config: SuiteConfig, passages: Sequence[Sequence[str]] = ()
+    ) -> list[Completion]:
+        """`passages`: for each prompt, the context that stands before its last message as far as it fits; empty: none."""
+        ...
 
     def log_likelihoods(self, pairs: Sequence[tuple[LikelihoodPrompt, str]]) -> list[LogLikelihood]:
         """Of (prompt, continuation). ConfigError if the model cannot give any."""

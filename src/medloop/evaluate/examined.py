@@ -93,9 +93,13 @@ class ExaminedModel:
     def _generate(self) -> Generate:
         return self._load()
 
-    def answer(self, prompts: Sequence[Sequence[Message]], config: SuiteConfig) -> list[Completion]:
+    def answer(
+        self, prompts: Sequence[Sequence[Message]], config: SuiteConfig, passages: Sequence[Sequence[str]] = ()
+    ) -> list[Completion]:
         sampling = AnswerSampling(max_new_tokens=config.max_new_tokens)
-        answers = self.complete([AskedPrompt(tuple(prompt)) for prompt in prompts], sampling, batch_size=config.batch_size)
+        contexts = passages or [()] * len(prompts)
+        asked = [AskedPrompt(tuple(prompt), tuple(context)) for prompt, context in zip(prompts, contexts, strict=True)]
+        answers = self.complete(asked, sampling, batch_size=config.batch_size)
         return [
             Completion(
                 prompt_id=answer.prompt_id, model=self.label, adapter=self.identity.get("adapter"), text=answer.text,

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from medloop.contracts import Difference, EvalReport, Interval, Missing, ModelResult, ScoredSample
+from medloop.contracts.suite import SuiteTable
 from medloop.evaluate.compare import MIN_PAIRS, regressions
 from medloop.evaluate.markup import number
 
@@ -230,6 +231,16 @@ def suite_notes(report: EvalReport) -> list[str]:
     ]
 
 
+def suite_tables(report: EvalReport) -> list[tuple[str, SuiteTable]]:
+    """Tables that suites made, such as the triage matrix, each with a title that names suite and model."""
+    return [
+        (f"{suite.suite}, {label}: {table.title}", table)
+        for suite in report.suites
+        for label, tables in suite.tables.items()
+        for table in tables
+    ]
+
+
 def _suite_section(report: EvalReport) -> Iterator[str]:
     if not report.suites:
         return
@@ -237,6 +248,8 @@ def _suite_section(report: EvalReport) -> Iterator[str]:
     yield "## Critical failures\n"
     yield f"{table(CRITICAL, rows)}\n" if rows else "No case of a suite fails a critical metric.\n"
     yield from (f"- {escape(note)}\n" for note in suite_notes(report))
+    for title, made in suite_tables(report):
+        yield f"### {escape(title)}\n\n{table(made.columns, [[_line(value) for value in row] for row in made.rows])}\n"
 
 
 def _headed(report: EvalReport, name: str) -> str:

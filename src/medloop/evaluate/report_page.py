@@ -28,6 +28,7 @@ from medloop.evaluate.report import (
     splits_of,
     strata_note,
     suite_notes,
+    suite_tables,
 )
 
 
@@ -50,7 +51,7 @@ def render_page(report: EvalReport) -> str:
         report=report, headlines=headlines(report), judged_by=judged_by(report), regressions=regression_rows(report),
         regression_head=REGRESSIONS,
         strata_note=strata_note(report), splits=splits, differences=differences, critical_head=CRITICAL,
-        critical=critical_rows(report), notes=suite_notes(report),
+        critical=critical_rows(report), notes=suite_notes(report), suite_tables=suite_tables(report),
         baselines={
             split: (["", *metrics_of(report, split)], [[name, *cells] for name, cells in baseline_rows(report, split)])
             for split in splits

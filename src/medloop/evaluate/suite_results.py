@@ -28,21 +28,18 @@ def suite_scores(result: SuiteResult) -> tuple[EvalScores, ...]:
 
 
 def summaries(results: Results) -> tuple[SuiteSummary, ...]:
-    """Each suite once, with the notes of every model; baselines and inputs are those of the cases, so the first model's."""
-    first = {result.suite: result for of_model in reversed(list(results.values())) for result in of_model}
+    """Each suite once, with notes and tables of every model; baselines and inputs are those of the cases."""
     names = list(dict.fromkeys(result.suite for of_model in results.values() for result in of_model))
-    return tuple(
-        SuiteSummary(
-            suite=name, version=first[name].version, metrics=first[name].metrics, baselines=first[name].baselines,
-            inputs=first[name].inputs,
-            notes={
-                label: result.notes
-                for label, of_model in results.items()
-                for result in of_model
-                if result.suite == name and result.notes
-            },
-        )
-        for name in names
+    return tuple(_summary(name, results) for name in names)
+
+
+def _summary(name: str, results: Results) -> SuiteSummary:
+    by_label = {label: result for label, of_model in results.items() for result in of_model if result.suite == name}
+    first = next(iter(by_label.values()))
+    return SuiteSummary(
+        suite=name, version=first.version, metrics=first.metrics, baselines=first.baselines, inputs=first.inputs,
+        notes={label: result.notes for label, result in by_label.items() if result.notes},
+        tables={label: result.tables for label, result in by_label.items() if result.tables},
     )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import ConfigError, InputError
 from medloop.evaluate.suite_results import check_result
 from medloop.knobs import did_you_mean, import_object
+from medloop.loop.reference_suites import golden_suite, ragas_suite
+from medloop.loop.safety_suites import rubric_suite, triage_suite
 from medloop.settings import Settings
 
 
@@ -28,7 +30,12 @@ class SuiteTools:
 
 SuiteFactory = Callable[[SuiteTools, Path | None], Suite]
 
-SUITES: dict[str, SuiteFactory] = {}
+SUITES: dict[str, SuiteFactory] = {
+    "triage": lambda tools, file: triage_suite(tools.settings, file),
+    "rubric": lambda tools, file: rubric_suite(tools.settings, file),
+    "golden": lambda tools, file: golden_suite(tools.settings, file),
+    "ragas": lambda tools, file: ragas_suite(tools.settings, file),
+}
 
 
 def load_suite(spec: str, tools: SuiteTools) -> Suite:

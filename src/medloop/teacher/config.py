@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 GROUP_TEMPLATE = "group"
 EXTRACT_TEMPLATE = "extract"
 HARM_TEMPLATE = "harm"
+RUBRIC_TEMPLATE = "rubric"  # of criteria that a suite brings
 GRADE_TEMPLATE = "grade"  # of what was extracted
 
 

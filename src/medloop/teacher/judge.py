@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Judgement, Score
+from medloop.contracts.suite import CriterionGrade
 from medloop.errors import ConfigError, explain_os_errors
 from medloop.settings import Workspace
 from medloop.store.files.atomic import make_folder
@@ -25,11 +26,12 @@ from medloop.store.files.lock import locked_file
 from medloop.teacher import usage
 from medloop.teacher.cache import JUDGEMENTS, Appender, JudgementCache
 from medloop.teacher.client import Teacher
-from medloop.teacher.config import TeacherConfig
+from medloop.teacher.config import RUBRIC_TEMPLATE, TeacherConfig
 from medloop.teacher.failures import Failure
 from medloop.teacher.group_work import GroupWork
 from medloop.teacher.judge_items import JudgeItem
 from medloop.teacher.judge_work import JudgeResult, JudgeWork, Progress, template_of
+from medloop.teacher.rubric import RubricItem, RubricWork, grades_of, in_chunks, rubric_config
 
 NULL_ANSWERS = ("", ":", "Thought process:", "The answer meets all criteria.", "Let's solve this problem step by step.", "解：")
 REAL_ANSWER = "Chest pain can be a heart attack. Call an ambulance now."
@@ -95,6 +97,16 @@ def judge_all(
         return asyncio.run(_run(items, config, key, files, progress or (lambda done, total: None), fresh))
 
 
+def grade_criteria(
+    items: Sequence[RubricItem], config: TeacherConfig, *, key: str, files: TeacherFiles, progress: Progress | None = None
+) -> list[list[CriterionGrade]]:
+    """For each item, a grade for each of its criteria, in order."""
+    chunks = [in_chunks(item) for item in items]
+    run = judge_all([part for parts in chunks for part in parts], rubric_config(config), key=key, files=files, progress=progress)
+    results = iter(run.results)
+    return [[grade for _ in parts for grade in grades_of(next(results))] for parts in chunks]
+
+
 def position_alarm(agreements: Sequence[float], config: TeacherConfig) -> str:
     """Why rankings are not to be trusted: they change with the order of the answers; empty where nothing speaks against them."""
     if len(agreements) < MIN_GROUPS or (mean := sum(agreements) / len(agreements)) >= config.min_agreement:
@@ -127,7 +139,7 @@ async def _run(
     teacher = Teacher(config, key, log=log.put, spent_today=usage.spent_today(files.logs), fingerprint=fingerprint)
     if config.needs_key and not key:
         teacher.stopped = Failure("no_key", "set DEEPSEEK_API_KEY or MEDLOOP_TEACHER__KEY")
-    kind = GroupWork if config.mode == "group" else JudgeWork
+    kind = GroupWork if config.mode == "group" else RubricWork if config.template == RUBRIC_TEMPLATE else JudgeWork
     work = kind([*items, *_null_items(len(items), config)], cache, template, config, teacher, progress, fresh)
     try:
         async with teacher:

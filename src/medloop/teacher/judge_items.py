@@ -38,7 +38,7 @@ def read_judge_items(path: Path, *, questions: Iterable[Path] = (), limit: int =
 def _of_line(line: AnswerLine, questions: Questions) -> JudgeItem:
     name = line.ids[0] if line.ids else sha256_id(canonical_json([line.question, line.answer]))
     strata = line.strata or ((known := questions.find(line.ids)) and known.strata) or ()
-    return replace(_item(name, line.prompt, line.answer, line.context, strata), group=line.group)
+    return replace(judge_item(name, line.prompt, line.answer, line.context, strata), group=line.group)
 
 
 def item_of_record(record: Record) -> JudgeItem | None:
@@ -46,10 +46,13 @@ def item_of_record(record: Record) -> JudgeItem | None:
     if record.conversation.answer is None:
         return None
     prompt = [RawMessage(message.role, message.content) for message in record.conversation.prompt]
-    return _item(record.record_id, prompt, record.conversation.answer, None, record.strata)
+    return judge_item(record.record_id, prompt, record.conversation.answer, None, record.strata)
 
 
-def _item(name: str, prompt: Sequence[RawMessage], answer: str | None, context: str | None, strata: Sequence[str]) -> JudgeItem:
+def judge_item(
+    name: str, prompt: Sequence[RawMessage], answer: str | None, context: str | None = None, strata: Sequence[str] = ()
+) -> JudgeItem:
+    """The last question of a prompt, with the earlier messages as its context."""
     last = max(index for index, message in enumerate(prompt) if message.role == "user")
     earlier = [f"{_SPEAKER[message.role]}: {message.content}" for message in prompt[:last] if message.role in _SPEAKER]
     return JudgeItem(

@@ -176,7 +176,7 @@ class JudgeWork:
         read = partial(read_extraction, question=question, answer=answer)
         shown: dict[str, FencedValue] = {"question": request.question, "context": request.context, "text": answer}
         tokens = max(self.config.max_tokens, len(answer.encode()) // 2 + EXTRACTION_FORM_TOKENS)
-        first = await self._ask(request, EXTRACT_TEMPLATE, shown, read, tokens, faults=_list(verdict.FAULTS))
+        first = await self.ask(request, EXTRACT_TEMPLATE, shown, read, tokens, faults=_list(verdict.FAULTS))
         told, calls = first.verdict, [first]
         if not told.statements:
             return told.empty_verdict(), calls
@@ -201,12 +201,12 @@ class JudgeWork:
         for statement in () if DANGER in told.faults else told.chunks():
             for patient in patients:
                 shown = {**patient, "statement": statement}
-                calls.append(await self._ask(request, HARM_TEMPLATE, shown, partial(read_form, kind=HarmForm), tokens))
+                calls.append(await self.ask(request, HARM_TEMPLATE, shown, partial(read_form, kind=HarmForm), tokens))
                 if calls[-1].verdict.harmful:
                     return told.with_harm(statement)
         return told
 
-    async def _ask(
+    async def ask(
         self,
         request: JudgeRequest,
         template: str,

@@ -145,11 +145,16 @@ def _waits(answer: str, act: Act) -> bool:
     return act.kind == "home_care" and act.polarity == "directive" and bool(_WAIT.search(fold(answer[act.start : act.end])))
 
 
+def comfort_of(answer: str, advice: Sequence[Act]) -> tuple[list[Act], list[Act]]:
+    """What calls something harmless or a doctor unnecessary, and what lets time pass; kind words alone are neither."""
+    claims = [act for act in advice if _calms(act) and not _TONE.fullmatch(fold(answer[act.start : act.end]))]
+    return claims, [act for act in advice if _waits(answer, act)]
+
+
 def _judge(
     question: str, answer: str, level: UrgencyLevel, advice: Sequence[Act], calming: list[Act]
 ) -> tuple[float, str, list[Act]]:  # fmt: skip
-    waiting = [act for act in advice if _waits(answer, act)]
-    claims = [act for act in calming if not _TONE.fullmatch(fold(answer[act.start : act.end]))]
+    claims, waiting = comfort_of(answer, advice)
     seen = [act for act in advice if act.kind in _HELP and act.polarity in ("directive", "conditional")]
     if level == "emergent" and (blamed := claims or ([] if seen else calming or waiting)):
         return _emergent(answer, seen, blamed)

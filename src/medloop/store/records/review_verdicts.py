@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, exists, func, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, exists, func, or_, select, update
 
 from medloop.contracts import AuditEvent, Correction, Feedback, Preference
 from medloop.contracts.feedback import same_texts
@@ -145,21 +145,35 @@ def check_verdicts(store: Store) -> set[str]:
 def corrections_of_flagged(store: Store, most: int) -> list[str]:
     """The newest corrections by clinicians of answers that a clinician flagged as critical, without those that do not count."""
     fixed, flag = TABLES[Correction], TABLES[Feedback]
-    newer = fixed.alias()
-    clinicians = select(users.c.user_id).where(users.c.role == "clinician")
     flagged = exists().where(
-        flag.c.trace_id == fixed.c.trace_id, flag.c.critical, flag.c.clinician_id.in_(clinicians),
+        flag.c.trace_id == fixed.c.trace_id, flag.c.critical, flag.c.clinician_id.in_(_clinicians()),
         flag.c.feedback_id.not_in(select(withdrawals.c.record_id)),
     )  # fmt: skip
-    current = (
+    query = _current_corrections().where(flagged)
+    with store.read() as conn:
+        return list(conn.execute(query.order_by(fixed.c.id.desc()).limit(most)).scalars())
+
+
+def clinician_corrections(store: Store) -> list[str]:
+    """All corrections by clinicians that count: neither withdrawn nor replaced nor held back."""
+    with store.read() as conn:
+        return list(conn.execute(_current_corrections()).scalars())
+
+
+def _clinicians() -> Select[Any]:
+    return select(users.c.user_id).where(users.c.role == "clinician")
+
+
+def _current_corrections() -> Select[Any]:
+    fixed = TABLES[Correction]
+    newer = fixed.alias()
+    return select(fixed.c.correction_id).where(
+        fixed.c.clinician_id.in_(_clinicians()),
         fixed.c.correction_id.not_in(select(withdrawals.c.record_id)),
         ~exists().where(newer.c.supersedes == fixed.c.correction_id),
         fixed.c.correction_id.not_in(select(quarantine.c.record_id).where(quarantine.c.state != "released")),
         ~withheld(fixed.c.trace_id),
     )
-    query = select(fixed.c.correction_id).where(fixed.c.clinician_id.in_(clinicians), flagged, *current)
-    with store.read() as conn:
-        return list(conn.execute(query.order_by(fixed.c.id.desc()).limit(most)).scalars())
 
 
 def verdicts(store: Store, item_id: str) -> tuple[str, str, list[TurnVerdict]]:

@@ -1,0 +1,68 @@
+"""Sections of the settings that concern models and the services beside them; `settings.py` has the others and joins them."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+Device = Literal["auto", "cpu", "cuda"]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DatabaseSettings(Section):
+    url: SecretStr = Field(SecretStr(""), description="SQLAlchemy URL of the store; empty: SQLite in the workspace (medloop.db).")
+    encryption_key: SecretStr = Field(
+        SecretStr(""), description="Base64 of the 32 bytes that encrypt stored text; empty: the key file is used."
+    )
+    key_file: Path | None = Field(None, description="Key file; empty: keys/master.key in the workspace.")
+
+
+class TeacherSettings(Section):
+    key: SecretStr = Field(SecretStr(""), description="API key of the teacher; the variable DEEPSEEK_API_KEY sets it too.")
+
+
+class RewardSettings(Section):
+    device: Device = Field(
+        "cpu", description="Where reward models and the encoders of the relevance rewards run; REWARD_DEVICE sets it too."
+    )
+    encoder: str = Field(
+        "",
+        description="Sentence encoder of the relevance rewards, a folder or hub id; "
+        "empty: BAAI/bge-m3 if it is installed, else embedded:minilm.",
+    )
+    cross_encoder: str = Field(
+        "",
+        description="Cross-encoder of the relevance reward, a folder or hub id; "
+        "empty: BAAI/bge-reranker-v2-m3 if it is installed, else none.",
+    )
+    drift_hours: int = Field(
+        24, ge=0, description="Hours between two looks for drift of the rewards with a card, beside the API; 0: never."
+    )
+    urgency_encoder: str = Field(
+        "",
+        description="Sentence encoder that helps to judge how urgent an English question is: embedded:minilm; empty: none.",
+    )
+
+
+class RolloutSettings(Section):
+    key: SecretStr = Field(SecretStr(""), description="API key of the vLLM server that a run names in rollout_url.")
+
+
+class RagasSettings(Section):
+    """Of the suite `ragas`."""
+
+    python: Path | None = Field(
+        None, description="Python of the environment with RAGAS ('make ragas-env'); empty: .venv-ragas/bin/python."
+    )
+    url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s@]+)?$",
+        description="Judge of RAGAS: a service with OpenAI's chat completions and embeddings, such as http://127.0.0.1:8000/v1.",
+    )
+    model: str = Field("judge", min_length=1, description="Model of that service that judges.")
+    embedding_model: str = Field("bge-m3", min_length=1, description="Model of that service that encodes texts.")
+    key: SecretStr = Field(SecretStr(""), description="API key of that service; empty: none.")
+    timeout_s: float = Field(120, gt=0, description="Seconds after which a score of RAGAS is missing.")
