@@ -63,6 +63,7 @@ Text = Annotated[str, Field(min_length=1)]
 Hash = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 Unit = Annotated[float, Field(ge=0.0, le=1.0)]
 Json = dict[str, Any]
+_set = object.__setattr__
 
 
 class Contract(BaseModel):
@@ -78,6 +79,16 @@ class Contract(BaseModel):
 
     def content_id(self) -> str:
         return sha256_id(self.canonical_json())
+
+    @classmethod
+    def trusted(cls, **values: Any) -> Self:
+        """The value without validation, in a fifth of the time: every field is given, in order, valid and of its own type."""
+        value = cls.__new__(cls)
+        _set(value, "__dict__", values)
+        _set(value, "__pydantic_fields_set__", set(values))
+        _set(value, "__pydantic_extra__", None)
+        _set(value, "__pydantic_private__", None)
+        return value
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -208,14 +208,11 @@ def _without(visible: str, tokens: tuple[str, ...], keep: list[bool]) -> str:
     return "".join([*pieces, visible[position:]])
 
 
-SpanDict = dict[str, str | int]  # a Span that is validated together with its score, which is faster than one by one
-
-
-def rule_score(rule: Rule, value: float, reason: str, spans: Sequence[Span | SpanDict] = (), *, applies: bool = True) -> Score:
+def rule_score(rule: Rule, value: float, reason: str, spans: Sequence[Span] = (), *, applies: bool = True) -> Score:
     """The score of a rule under its name and version. Scores without spans are the same for many answers, so they are cached."""
     if not spans:
         return _cached_score(rule.name, rule.version, value, reason, applies)
-    return _score(rule.name, rule.version, value, reason, applies, spans)
+    return _score(rule.name, rule.version, value, reason, applies, tuple(spans))
 
 
 @lru_cache(maxsize=1024)
@@ -223,21 +220,24 @@ def _cached_score(name: str, version: str, value: float, reason: str, applies: b
     return _score(name, version, value, reason, applies, ())
 
 
-def _score(name: str, version: str, value: float, reason: str, applies: bool, spans: Sequence[Span | SpanDict]) -> Score:
-    author = f"rule:{name}"
-    return Score.model_validate(
-        {"name": name, "value": value, "reason": reason, "author": author, "version": version, "applies": applies, "spans": spans}
-    )
+def _score(name: str, version: str, value: float, reason: str, applies: bool, spans: tuple[Span, ...]) -> Score:
+    assert 0.0 <= value <= 1.0, f"{name} gave {value}"
+    return Score.trusted(
+        name=name, value=value, reason=reason, author=f"rule:{name}", version=version, applies=applies, spans=spans,
+        suggested_answer=None,
+    )  # fmt: skip
 
 
-def question_spans(mentions: Sequence[lexicon.Mention]) -> list[SpanDict]:
-    return [{"where": "question", "start": m.start, "end": m.end, "label": m.id} for m in mentions]
+def question_spans(mentions: Sequence[lexicon.Mention]) -> list[Span]:
+    return [Span.trusted(where="question", start=m.start, end=m.end, label=m.id) for m in mentions]
 
 
-def answer_spans(mentions: Sequence[lexicon.Mention], offset: int = 0) -> list[SpanDict]:
-    return [{"where": "answer", "start": m.start + offset, "end": m.end + offset, "label": m.id} for m in mentions]
+def answer_spans(mentions: Sequence[lexicon.Mention], offset: int = 0) -> list[Span]:
+    return [Span.trusted(where="answer", start=m.start + offset, end=m.end + offset, label=m.id) for m in mentions]
 
 
-def act_spans(acts: Sequence[Act]) -> list[SpanDict]:
+def act_spans(acts: Sequence[Act]) -> list[Span]:
     """The words of acts; the label is the drug, or the entry of a list, or the model's class with its probability."""
-    return [{"where": "answer", "start": act.start, "end": act.end, "label": act.drug or act.evidence[0].id} for act in acts]
+    return [
+        Span.trusted(where="answer", start=act.start, end=act.end, label=act.drug or act.evidence[0].id) for act in acts
+    ]

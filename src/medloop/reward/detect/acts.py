@@ -306,19 +306,21 @@ class _Sentence:
 def _act(
     kind: ActKind, tone: ActPolarity, start: int, end: int, id: str, drug: str | None = None, source: EvidenceSource = "lexicon"
 ) -> Act:
-    evidence = Evidence(source=source, id=id, start=start, end=end)
-    return Act(kind=kind, polarity=tone, start=start, end=end, drug=drug, evidence=(evidence,))
+    evidence = Evidence.trusted(source=source, id=id, start=start, end=end)
+    return Act.trusted(
+        kind=kind, polarity=tone, start=start, end=end, drug=drug, amount=None, unit=None, per_day=None, evidence=(evidence,)
+    )
 
 
 def _advised_act(advised: Advised) -> Act:
-    drug, dose = advised.drug, advised.dose
-    evidence = [Evidence(source="lexicon", id=drug.id, start=drug.start, end=drug.end)] if drug else []
+    drug, dose, per_day = advised.drug, advised.dose, advised.per_day
+    evidence = [Evidence.trusted(source="lexicon", id=drug.id, start=drug.start, end=drug.end)] if drug else []
     if dose:
-        evidence.append(Evidence(source="numbers", id="dose", start=dose.start, end=dose.end))
-    return Act(
+        evidence.append(Evidence.trusted(source="numbers", id="dose", start=dose.start, end=dose.end))
+    return Act.trusted(
         kind=advised.kind, polarity=advised.polarity, start=advised.start, end=advised.end, drug=drug.id if drug else None,
-        amount=dose.amount if dose else None, unit=dose.unit + PER_DAY * dose.daily if dose else None, per_day=advised.per_day,
-        evidence=tuple(evidence),
+        amount=float(dose.amount) if dose else None, unit=dose.unit + PER_DAY * dose.daily if dose else None,
+        per_day=float(per_day) if per_day is not None else None, evidence=tuple(evidence),
     )  # fmt: skip
 
 

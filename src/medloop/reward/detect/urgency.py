@@ -118,11 +118,11 @@ class UrgencyDetector:
         if kind is not None:
             self._ask_model(reading, self.models[kind], framed.sentences)
         for flag in framed.flags:
-            reading.evidence.append(Evidence(source="lexicon", id=flag.id, start=flag.start, end=flag.end))
+            reading.evidence.append(Evidence.trusted(source="lexicon", id=flag.id, start=flag.start, end=flag.end))
         reading.score += LEXICON_WEIGHT[kind or "en"] * bool(framed.flags)
         for finding in find_numbers(folded):
             if not is_aside(sentence_around(folded, framed.sentences, finding.start), folded, zh):
-                reading.evidence.append(Evidence(source="numbers", id=finding.id, start=finding.start, end=finding.end))
+                reading.evidence.append(Evidence.trusted(source="numbers", id=finding.id, start=finding.start, end=finding.end))
                 reading.decisive |= finding.level == "emergent"
                 reading.at_least_urgent = True
         return reading
@@ -139,7 +139,7 @@ class UrgencyDetector:
             start, end = spans[margins.index(best)]
         reading.score = (whole + WINDOW_WEIGHT * best) / (1 + WINDOW_WEIGHT)
         level = _leader(reading.logits)
-        reading.evidence.append(Evidence(source="model", id=level, start=start, end=end))
+        reading.evidence.append(Evidence.trusted(source="model", id=level, start=start, end=end))
 
     def _ask_encoder(self, readings: Sequence[Reading], head: EncoderHead) -> None:
         """English texts only: the encoder does not read Chinese."""
@@ -151,11 +151,11 @@ class UrgencyDetector:
             reading.score += ENCODER_WEIGHT * _margin(logits)
             reading.logits = tuple(own + ENCODER_WEIGHT * new for own, new in zip(reading.logits, logits, strict=True))
             level = _leader(logits)
-            reading.evidence.append(Evidence(source="encoder", id=level, start=0, end=len(reading.text)))
+            reading.evidence.append(Evidence.trusted(source="encoder", id=level, start=0, end=len(reading.text)))
 
     def _decide(self, reading: Reading) -> Urgency:
         level = self._level(reading)
-        return Urgency(
+        return Urgency.trusted(
             level=level, confidence=round(_confidence(reading, level), 4), evidence=tuple(reading.evidence),
             language=reading.language, version=self.version,
         )  # fmt: skip

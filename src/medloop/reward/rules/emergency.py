@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from medloop import lexicon
-from medloop.contracts import Score
+from medloop.contracts import Score, Span
 from medloop.contracts.detect import Act, Urgency, UrgencyLevel
-from medloop.reward.answer_text import CACHE_SIZE, SpanDict, act_spans, is_repetitive, own_words, rule_score, split_answer
+from medloop.reward.answer_text import CACHE_SIZE, act_spans, is_repetitive, own_words, rule_score, split_answer
 from medloop.reward.detect import acts as act_detector
 from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.keyword_list import listed_spans
@@ -90,10 +90,10 @@ def sign_of(urgency: Urgency) -> str:
     return next((evidence.id for evidence in urgency.evidence if evidence.source == "numbers"), "by its whole wording")
 
 
-def urgency_spans(urgency: Urgency) -> list[SpanDict]:
+def urgency_spans(urgency: Urgency) -> list[Span]:
     """The signs in the question; a model's evidence is a whole passage and is left out."""
     signs = [evidence for evidence in urgency.evidence if evidence.source in ("lexicon", "numbers")]
-    return [{"where": "question", "start": sign.start, "end": sign.end, "label": sign.id} for sign in signs]
+    return [Span.trusted(where="question", start=sign.start, end=sign.end, label=sign.id) for sign in signs]
 
 
 def advice_for(question: str, answer: str) -> UrgentAdvice:
