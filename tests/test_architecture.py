@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src/medloop"
 # Lower ranks never import higher ones; stages share a rank and never import one another.
 RANKS = [
-    {"errors"},
+    {"errors", "patterns"},
     {"bootstrap", "contracts", "diagram", "isolation", "knobs", "plots", "sections", "settings"},
     {"lexicon", "store", "models", "privacy"},
     {"client", "data", "embedded", "evaluate", "feedback", "reward", "teacher", "testing", "train"},

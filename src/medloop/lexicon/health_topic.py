@@ -12,6 +12,8 @@ health or about the question can be evidence for a good mark (`teacher/verdict.p
 import re
 from functools import lru_cache
 
+from medloop.patterns import lazy_pattern
+
 _BODY = r"""
 abdom\w* ankle\w* arms? arter\w+ back belly bladder blood\w* bod(?:y|ies|ily) bones? bowels? brain\w* breast\w* breath\w*
 cardi\w+ cells? chest colon ears? elbow eyes? faces? feet fingers? foot gene(?:s|tic\w*)? gums? hair hands? heads? hearts? hips?
@@ -67,10 +69,10 @@ _HAN = (
     "|湿[热疹气]|气虚|上火|补[充肾气血]"
 )
 _WORDS = "|".join((_BODY + _ILL + _CARE).split())
-_HEALTH = re.compile(rf"\b(?:{_WORDS})\b|{_HAN}", re.IGNORECASE)
-_HEALTH_WORD = re.compile(_WORDS)
-_BODILY = re.compile(rf"\b(?:{'|'.join((_BODY + _PHYSICAL).split())})\b", re.IGNORECASE)
-HAN_HEALTH = re.compile(_HAN)
+_HEALTH = lazy_pattern(rf"\b(?:{_WORDS})\b|{_HAN}", re.IGNORECASE)
+_HEALTH_WORD = lazy_pattern(_WORDS)
+_BODILY = lazy_pattern(rf"\b(?:{'|'.join((_BODY + _PHYSICAL).split())})\b", re.IGNORECASE)
+HAN_HEALTH = lazy_pattern(_HAN)
 _SMALL = frozenset(
     "what when this that with have from your about should does would could which there their will they them been were being than "
     "then give answer best question very much more most some like other into over only also just after before because".split()

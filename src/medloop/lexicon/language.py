@@ -4,32 +4,32 @@
 in, also those that the word lists do not read; `is_read` says whether they can: Chinese, English, or too little to tell.
 """
 
-import re
 from functools import lru_cache
 from typing import Final
 
 from medloop.contracts.dataset import Language
+from medloop.patterns import lazy_pattern
 
 _LOOK_AT = 2_000  # characters; more does not change the answer
 _BEGINNING = 600  # characters by which `languages` decides
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
-_KANA_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]+")
-_LATIN = re.compile(r"[A-Za-z\u00c0-\u024f][A-Za-z\u00c0-\u024f'’-]*")
-_OTHER = re.compile(r"[\u0370-\u1dff]+")  # Greek, Cyrillic, Arabic, Devanagari, Thai, ...
+_HAN = lazy_pattern(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
+_KANA_HANGUL = lazy_pattern(r"[\u3040-\u30ff\uac00-\ud7af]+")
+_LATIN = lazy_pattern(r"[A-Za-z\u00c0-\u024f][A-Za-z\u00c0-\u024f'’-]*")
+_OTHER = lazy_pattern(r"[\u0370-\u1dff]+")  # Greek, Cyrillic, Arabic, Devanagari, Thai, ...
 _ENGLISH = frozenset(
     "a an and are as at be by can do for from has have how i in is it my not of on or should that the this to was what when"
     " which who with you your".split()
 )
 _CHARS_A_WORD = 1.6  # Chinese characters that say as much as one English word
 _SCRIPTS: Final = (
-    ("greek", re.compile(r"[\u0370-\u03ff]")),
-    ("cyrillic", re.compile(r"[\u0400-\u052f]")),
-    ("hebrew", re.compile(r"[\u0590-\u05ff]")),
-    ("arabic", re.compile(r"[\u0600-\u06ff\u0750-\u077f]")),
-    ("indic", re.compile(r"[\u0900-\u0dff]")),
-    ("thai", re.compile(r"[\u0e00-\u0e7f]")),
-    ("ja", re.compile(r"[\u3040-\u30ff]")),
-    ("ko", re.compile(r"[\uac00-\ud7af]")),
+    ("greek", lazy_pattern(r"[\u0370-\u03ff]")),
+    ("cyrillic", lazy_pattern(r"[\u0400-\u052f]")),
+    ("hebrew", lazy_pattern(r"[\u0590-\u05ff]")),
+    ("arabic", lazy_pattern(r"[\u0600-\u06ff\u0750-\u077f]")),
+    ("indic", lazy_pattern(r"[\u0900-\u0dff]")),
+    ("thai", lazy_pattern(r"[\u0e00-\u0e7f]")),
+    ("ja", lazy_pattern(r"[\u3040-\u30ff]")),
+    ("ko", lazy_pattern(r"[\uac00-\ud7af]")),
 )
 # Small words of languages in Latin letters that English does not have, or has only in names.
 _SMALL: Final = {

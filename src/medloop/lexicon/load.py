@@ -1,5 +1,6 @@
 """The word lists as compiled objects, read once from the YAML files beside this module."""
 
+import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -59,6 +60,17 @@ class Lexicon:
 
 @lru_cache(maxsize=1)
 def load_lexicon() -> Lexicon:
+    """The lists, compiled. The garbage collector rests meanwhile: hardly any of this becomes garbage."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _compile_lists()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _compile_lists() -> Lexicon:
     flags, urgent, groups, drugs, reasoning, advice, negation, reassurance, acts, hazards = (read_list(name) for name in FILES)
     sections = [
         ("red_flag", flags, flags["entries"]),
@@ -89,8 +101,8 @@ def load_lexicon() -> Lexicon:
     )
 
 
-def read_list(name: str) -> Any:
-    loader = _SafeLoader((files("medloop.lexicon") / name).read_text(encoding="utf-8"))
+def read_list(name: str, package: str = "medloop.lexicon") -> Any:
+    loader = _SafeLoader((files(package) / name).read_text(encoding="utf-8"))
     try:
         return loader.get_single_data()
     finally:

@@ -13,14 +13,17 @@ The cost grows with the length of the text, not with the number of patterns.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from medloop.lexicon.scan import NormalizedText, Offsets, PhraseSet, Scanner, ScanResult, fold, sentence_ends
+from medloop.patterns import lazy_pattern
 
 GAP = 40  # characters between the parts of `a ~ b`
 NEAR = 90  # characters between the parts of `a & b`
-_PLAIN = re.compile(r"[^()\[\]|]+")
+_PLAIN = lazy_pattern(r"[^()\[\]|]+")
 MAX_PHRASES = 1500  # phrases one part may expand to: more is a mistake in the word list
 
 
@@ -56,17 +59,21 @@ def parse_pattern(kind: str, id: str, source: str, words: Mapping[str, str]) -> 
     if sign := re.search(r"[*+?^$\\{}]", source):
         raise ValueError(f"{id}: '{sign[0]}' means nothing in the pattern '{source}'")
     pieces = re.split(" & " if near else r"~\d*", source)
-    parts = tuple(frozenset(_expand(piece)) for piece in pieces)
+    parts = tuple([_expand(piece) for piece in pieces])
     if any(not part or "" in part or len(part) > MAX_PHRASES for part in parts):
         raise ValueError(f"{id}: '{source}' has an unbalanced bracket, an empty part, or expands too far")
     return Pattern(kind, id, parts, near, tuple(int(gap or GAP) for gap in re.findall(r"~(\d*)", source)))
 
 
-def _expand(source: str) -> Iterator[str]:
+def _expand(source: str) -> frozenset[str]:
     """Every phrase that alternatives and optional parts allow, folded, single blanks; none when a bracket is unbalanced."""
     phrases, end = _alternatives(source, 0)
-    for phrase in phrases if end == len(source) else ():
-        yield " ".join(fold(phrase).replace("-", " ").split())
+    return frozenset([" ".join(phrase.split()) for phrase in phrases]) if end == len(source) else frozenset()
+
+
+@lru_cache(maxsize=4096)  # many patterns have the same words
+def _plain(text: str) -> str:
+    return fold(text).replace("-", " ")
 
 
 def _alternatives(source: str, index: int) -> tuple[list[str], int]:
@@ -86,7 +93,8 @@ def _alternatives(source: str, index: int) -> tuple[list[str], int]:
         else:
             plain = _PLAIN.match(source, index)
             assert plain is not None  # every other sign was read above
-            current, index = [left + plain[0] for left in current], plain.end()
+            right = _plain(plain[0])
+            current, index = [left + right for left in current], plain.end()
     return done + current, index
 
 
@@ -102,7 +110,7 @@ class CompiledPattern:
 
     def add_matches(self, matches: list[PatternMatch], scan: ScanResult, ends: list[int]) -> None:
         if not self.others:
-            for span in scan.spans[self.parts[0]]:
+            for span in scan.spans_of(self.parts[0]):
                 matches.append(PatternMatch(self.id, span[0], span[1], (span,)))
             return
         columns = [scan.spans_of(part) for part in self.parts]
@@ -122,14 +130,13 @@ class Matcher:
         self._by_first_part: dict[PhraseSet, list[CompiledPattern]] = {}
         phrase_sets: dict[frozenset[str], PhraseSet] = {}
         for pattern in self.patterns:
-            parts = tuple([phrase_sets.setdefault(part, PhraseSet(alone=False)) for part in pattern.parts])
+            parts = tuple([phrase_sets.setdefault(part, PhraseSet()) for part in pattern.parts])
             compiled = CompiledPattern(pattern, parts)
-            parts[0].alone |= not compiled.others
             self._by_first_part.setdefault(parts[0], []).append(compiled)
-        sets_of: dict[str, list[PhraseSet]] = {}
+        sets_of: dict[str, list[PhraseSet]] = defaultdict(list)
         for part, phrase_set in phrase_sets.items():
             for phrase in part:
-                sets_of.setdefault(phrase, []).append(phrase_set)
+                sets_of[phrase].append(phrase_set)
         self._scanner = Scanner(sets_of, cue_sets)
 
     def scan(self, normalized: NormalizedText) -> ScanResult:

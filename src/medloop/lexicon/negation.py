@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from medloop.lexicon.scan import SENTENCE_END, Offsets
+from medloop.patterns import lazy_pattern
 
 LOOK_BACK = 70  # characters: a cue further away denies something else
 LOOK_AHEAD = 30
@@ -98,8 +99,8 @@ def _is_part_of(start: int, end: int, spans: Sequence[Offsets]) -> bool:
     return any(s <= start and end < e for s, e in spans)
 
 
-_BREAK = re.compile(r"[,;:]")
-_OR = re.compile(r"\b(?:or|nor)\b|或|以及")
+_BREAK = lazy_pattern(r"[,;:]")
+_OR = lazy_pattern(r"\b(?:or|nor)\b|或|以及")
 
 
 def _continues_list(between: str, following: str) -> bool:
@@ -118,10 +119,10 @@ def compile_negation(cues: Mapping[str, Sequence[str]], cue_sets: list[frozenset
     before = (*cues["list_before"], *cues["before"])
     return Negation(
         # What only looks like a cue comes first, so that it wins at the same offset.
-        before=re.compile(rf"(?P<none>{_join(cues['not_before'])})|(?:{_join(before)})"),
-        list_before=re.compile("|".join(cues["list_before"])),
-        after=re.compile(rf"(?P<none>{'|'.join(cues['not_after'])})|(?:(?:{'|'.join(cues['after'])})(?![a-z]))"),
-        contrast=re.compile(_join(cues["contrast"])),
+        before=lazy_pattern(rf"(?P<none>{_join(cues['not_before'])})|(?:{_join(before)})"),
+        list_before=lazy_pattern("|".join(cues["list_before"])),
+        after=lazy_pattern(rf"(?P<none>{'|'.join(cues['not_after'])})|(?:(?:{'|'.join(cues['after'])})(?![a-z]))"),
+        contrast=lazy_pattern(_join(cues["contrast"])),
         before_set=_set_number(cue_sets, (*before, *cues["not_before"])),
         contrast_set=_set_number(cue_sets, cues["contrast"]),
         after_signs=frozenset(text[0] for cue in (*cues["after"], *cues["not_after"]) for text in openings(cue)),

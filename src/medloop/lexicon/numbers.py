@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from medloop.patterns import lazy_pattern
+
 _WORDS = {"half": 0.5, "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
           "eight": 8, "nine": 9, "ten": 10, "twelve": 12}  # fmt: skip
 _WORDS |= {"半": 0.5, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9, "十": 10}
@@ -14,28 +16,28 @@ _MG = {"mg": 1.0, "milligram": 1.0, "milligrams": 1.0, "毫克": 1.0, "g": 1000.
 _COUNTED = ("tablets", "tablet", "pills", "pill", "capsules", "capsule", "puffs", "puff", "drops", "sachets", "sachet",
             "ml", "millilitres", "milliliters", "毫升", "片", "粒", "颗", "袋", "支", "units", "iu", "单位", "喷")  # fmt: skip
 _UNIT = "|".join(sorted((*_MG, *_COUNTED), key=len, reverse=True))
-_DOSE = re.compile(rf"(?<![a-z0-9.])({_NUMBER})(?:\s*(?:-|~|to|至|到)\s*({_NUMBER}))?\s*-?({_UNIT})(?![a-z])")
-_MEASURE = re.compile(rf"[\d\s半一两二三四五六七八九十-](?:{_UNIT})(?![a-z])")  # part of every dose, and fast to search
-_PER_WEIGHT = re.compile(r"\s*(?:/|per\s|每)\s*(?:kg|kilo|公斤|千克)")  # after a dose
-_BEFORE_WEIGHT = re.compile(r"每(?:公斤|千克)(?:体重)?$")
-_DAILY_AFTER = re.compile(r"\s*(?:/\s*(?:d\b|day|日|天)|(?:a|per|each|every)\s+day|daily|in 24 hours|每[天日](?!.{0,3}次))")
-_DAILY_BEFORE = re.compile(r"(?:每天|每日|一天|一日|24小时|daily (?:maximum|limit|dose) (?:is|of))[^次\d,。.]{0,12}$")
-_FREQUENCY = re.compile(
+_DOSE = lazy_pattern(rf"(?<![a-z0-9.])({_NUMBER})(?:\s*(?:-|~|to|至|到)\s*({_NUMBER}))?\s*-?({_UNIT})(?![a-z])")
+_MEASURE = lazy_pattern(rf"[\d\s半一两二三四五六七八九十-](?:{_UNIT})(?![a-z])")  # part of every dose, and fast to search
+_PER_WEIGHT = lazy_pattern(r"\s*(?:/|per\s|每)\s*(?:kg|kilo|公斤|千克)")  # after a dose
+_BEFORE_WEIGHT = lazy_pattern(r"每(?:公斤|千克)(?:体重)?$")
+_DAILY_AFTER = lazy_pattern(r"\s*(?:/\s*(?:d\b|day|日|天)|(?:a|per|each|every)\s+day|daily|in 24 hours|每[天日](?!.{0,3}次))")
+_DAILY_BEFORE = lazy_pattern(r"(?:每天|每日|一天|一日|24小时|daily (?:maximum|limit|dose) (?:is|of))[^次\d,。.]{0,12}$")
+_FREQUENCY = lazy_pattern(
     rf"(once|twice|({_NUMBER})\s*(?:times|doses|x))\s*(?:a|per|each|every)?\s*(?:day|daily)"
     rf"|every\s+({_NUMBER})(?:\s*(?:-|to)\s*{_NUMBER})?\s*hours?|(every hour|hourly)"
     rf"|(?:每[天日]|[一1][天日]|日)\D{{0,5}}?({_NUMBER})\s*次"
     rf"|每隔?({_NUMBER})(?:\s*[-~至到]\s*{_NUMBER})?\s*个?小时"
 )
-_YEARS = re.compile(
+_YEARS = lazy_pattern(
     rf"(?<![0-9.])(\d{{1,3}}|[一两二三四五六七八九十]{{1,3}}|\b{_SPELT_YEARS})\s*(?:周?岁|(?:years?|yrs?)[ -]old"
     rf"|[- ]year[- ]old|yo\b|y/o)"
 )
-_AGED = re.compile(r"\b(?:aged?|age of|turned)\s+(\d{1,3})\b(?!\s*(?:months?|weeks?|days?))")
-_MONTHS = re.compile(
+_AGED = lazy_pattern(r"\b(?:aged?|age of|turned)\s+(\d{1,3})\b(?!\s*(?:months?|weeks?|days?))")
+_MONTHS = lazy_pattern(
     r"(\d{1,2}|[一两二三四五六七八九十]{1,3})\s*(?:个半?月(?:大|(?:的|了)?(?:宝宝|婴儿|孩子|小孩|宝贝))|[- ]months?[- ]old)"
 )
 _FREQUENCY_WORDS = ("day", "daily", "hour", "次", "小时")  # one of them is part of every frequency
-_WEEKS = re.compile(r"(\d{1,2})[- ]weeks?[- ]old")
+_WEEKS = lazy_pattern(r"(\d{1,2})[- ]weeks?[- ]old")
 # Patterns of ages, how many units make a year, and words of which one is part of every match: most texts name no age, and the
 # patterns are slow.
 _AGES = (

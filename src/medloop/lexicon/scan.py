@@ -16,6 +16,8 @@ from typing import Final
 
 from ahocorasick_rs import AhoCorasick
 
+from medloop.patterns import lazy_pattern
+
 Offsets = tuple[int, int]  # start and end in the folded text
 MAX_SPANS: Final = 16  # of one phrase set in a text: more of the same adds nothing, and repeated text must not cost more
 
@@ -24,17 +26,18 @@ _FOLD |= {c: c - 0xFEE0 for c in range(0xFF01, 0xFF5F)}  # full-width forms
 _FOLD |= {c: c - 0xFEE0 + 0x20 for c in range(0xFF21, 0xFF3B)}  # full-width capitals
 _FOLD |= {0x3000: 0x20, 0x2018: 0x27, 0x2019: 0x27, 0x2010: 0x2D, 0x2011: 0x2D, 0x2013: 0x2D, 0x2014: 0x2D}
 _FOLD_TEXT: Final = {chr(char): chr(folded) for char, folded in _FOLD.items()}
-_FOLDED: Final = re.compile(f"[{re.escape(''.join(_FOLD_TEXT))}]")
-TOKEN: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?|[^\s\-a-z0-9]")  # a word, or one character of anything else
+_FOLDED: Final = lazy_pattern(f"[{re.escape(''.join(_FOLD_TEXT))}]")
+TOKEN: Final = lazy_pattern(r"[a-z0-9]+(?:'[a-z]+)?|[^\s\-a-z0-9]")  # a word, or one character of anything else
 _WORD_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789'")
 # The blanks of a gap that are dropped, once hyphens are blanks: all of them at an edge or beside a character that belongs to no
 # Latin word, all but the first between two words. Beside an apostrophe they stay: "can 't" is not "can't".
 # Every alternative begins with the blank itself, so that the search jumps from blank to blank.
-_LOOSE: Final = re.compile(r"( (?: *(?![a-z0-9' ])|(?<![a-z0-9' ] ) *|(?<=  ) *))")
-_OTHER_SPACE: Final = re.compile(r"[^\S ]")
-_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")  # half a character, from a broken JSON escape; the automaton accepts none
+_LOOSE: Final = lazy_pattern(r"( (?: *(?![a-z0-9' ])|(?<![a-z0-9' ] ) *|(?<=  ) *))")
+_IS_TIGHT: Final = re.compile(r"[a-z0-9]+(?: [a-z0-9]+)*|[\u4e00-\u9fff]+").fullmatch  # no loose blank: nearly every phrase
+_OTHER_SPACE: Final = lazy_pattern(r"[^\S ]")
+_SURROGATE: Final = lazy_pattern(r"[\ud800-\udfff]")  # half a character, from a broken JSON escape; the automaton accepts none
 _BY_START: Final = itemgetter(1)
-SENTENCE_END: Final = re.compile(r"[!?。\n.](?:(?<!\.)|(?=\s|$))")  # on folded text; a point ends a sentence only before a blank
+SENTENCE_END: Final = lazy_pattern(r"[!?。\n.](?:(?<!\.)|(?=\s|$))")  # a point ends a sentence only before a blank
 
 
 def fold(text: str) -> str:
@@ -51,6 +54,10 @@ def fold(text: str) -> str:
 def sentence_ends(folded: str) -> list[int]:
     """The offsets behind the last character of each sentence."""
     return [match.end() for match in SENTENCE_END.finditer(folded)]
+
+
+def _without_loose_blanks(folded: str) -> str:
+    return "".join(_pieces(folded)[::2])
 
 
 def _pieces(folded: str) -> list[str]:
@@ -90,98 +97,78 @@ class NormalizedText:
 
 
 def _spellings(phrase: str) -> set[str]:
-    """Patients write "cant", too; an apostrophe that stands alone may have a blank on either side."""
-    if "'" not in phrase:
-        return {phrase}
+    """Of a phrase with an apostrophe: patients write "cant", too; one that stands alone may have a blank on either side."""
     return {phrase.replace("'", ""), phrase, phrase.replace(" '", " ' "), phrase.replace(" '", "' ")}
 
 
 class PhraseSet:
-    """One set of phrases. The object itself is the key of its spans; a matcher knows what it means.
+    """One set of phrases. The object itself is the key of its spans; a matcher knows what it means."""
 
-    `alone`: it is wanted wherever it stands; else only beside another set.
-    """
-
-    __slots__ = ("alone",)
-
-    def __init__(self, *, alone: bool = True) -> None:
-        self.alone = alone
+    __slots__ = ()
 
 
 class ScanResult:
-    """`spans`: of each set that is wanted alone, by position, at most MAX_SPANS. `cue_starts`: where the cues of each set begin.
+    """`present` are all sets of the text, in its order. `cue_starts`: where the cues of each set begin.
 
-    `present` are all sets of the text, in its order. Hardly any that could be joined is, so that their spans are put together
-    only where somebody asks (`spans_of`).
+    Hardly any set that could be joined with another is, so that spans are put together only where somebody asks (`spans_of`).
     """
 
-    __slots__ = ("_by_number", "_columns", "_numbers_of", "cue_starts", "present", "spans")
+    __slots__ = ("_columns", "cue_starts", "present")
 
-    def __init__(self, cue_sets: int, numbers_of: Mapping[PhraseSet, frozenset[int]]) -> None:
-        self.spans: dict[PhraseSet, list[Offsets]] = {}
-        self.cue_starts: list[list[int]] = [[] for _ in range(cue_sets)]
-        self.present: dict[PhraseSet, None] = {}
-        self._by_number: dict[int, list[Offsets]] = {}  # the number of each phrase, and where it stands
-        self._numbers_of = numbers_of
-        self._columns: dict[PhraseSet, list[Offsets]] = {}
+    def __init__(self, present: dict[PhraseSet, list[list[Offsets]]], cue_starts: list[list[int]]) -> None:
+        self.present: Final = present  # with the spans of each phrase of the set
+        self.cue_starts: Final = cue_starts
+        self._columns: Final[dict[PhraseSet, list[Offsets]]] = {}
 
     def spans_of(self, phrase_set: PhraseSet) -> list[Offsets]:
-        """Where a set stands, wanted alone or not."""
+        """Where a set stands, by position, at most MAX_SPANS."""
+        spans = self.present[phrase_set]
+        if len(spans) == 1:
+            return spans[0]
         column = self._columns.get(phrase_set)
         if column is None:
-            spans = [self._by_number[number] for number in self._by_number.keys() & self._numbers_of[phrase_set]]
-            column = spans[0] if len(spans) == 1 else sorted(chain.from_iterable(spans))[:MAX_SPANS]
+            column = sorted(chain.from_iterable(spans))[:MAX_SPANS]
             self._columns[phrase_set] = column
         return column
+
+
+# Whether no word may continue before the phrase, the same behind it, its cue sets, its phrase sets.
+_Phrase = tuple[bool, bool, tuple[int, ...], tuple[PhraseSet, ...]]
 
 
 class Scanner:
     """Finds phrases, each with the sets it belongs to, and cues, which are found wherever they stand, even inside a word."""
 
     def __init__(self, sets_of: Mapping[str, Sequence[PhraseSet]], cue_sets: Sequence[Iterable[str]] = ()) -> None:
-        phrase_sets: dict[str, list[PhraseSet]] = {}
+        phrase_sets: dict[str, tuple[PhraseSet, ...]] = {}
         for phrase, its_sets in sets_of.items():
-            for spelling in _spellings(phrase):
-                phrase_sets.setdefault("".join(_pieces(spelling)[::2]), []).extend(its_sets)
+            for spelling in _spellings(phrase) if "'" in phrase else (phrase,):
+                text = spelling if _IS_TIGHT(spelling) else _without_loose_blanks(spelling)
+                before = phrase_sets.get(text)
+                phrase_sets[text] = tuple(its_sets) if before is None else tuple(dict.fromkeys((*before, *its_sets)))
         cue_numbers: dict[str, list[int]] = {}
         for number, texts in enumerate(cue_sets):
             for text in texts:
-                cue_numbers.setdefault("".join(_pieces(text)[::2]), []).append(number)
+                cue_numbers.setdefault(_without_loose_blanks(text), []).append(number)
         known = list(dict.fromkeys((*phrase_sets, *cue_numbers)))
         self._cue_sets = len(cue_sets)
-        # Whether no word may continue before the phrase, the same behind it, its cue sets, its phrase sets that are wanted alone,
-        # and all of them. Equal ones are one object: the few that there are stay in the processor's cache.
-        phrases = [
-            (text[0] in _WORD_CHARS, text[-1] in _WORD_CHARS, tuple(cue_numbers.get(text, ())), tuple(phrase_sets.get(text, ())))
-            for text in known
-        ]
-        distinct = {
-            phrase: (
-                *phrase[:3],
-                tuple([phrase_set for phrase_set in phrase[3] if phrase_set.alone]),
-                tuple(dict.fromkeys(phrase[3])),
-            )
-            for phrase in dict.fromkeys(phrases)
-        }
-        self._phrases = [distinct[phrase] for phrase in phrases]
-        numbers_by_sets: dict[tuple[PhraseSet, ...], list[int]] = {}
-        for number, phrase_key in enumerate(phrases):
-            numbers_by_sets.setdefault(phrase_key[3], []).append(number)
-        numbers_of: dict[PhraseSet, set[int]] = {}
-        for of_phrases, numbers in numbers_by_sets.items():
-            for phrase_set in of_phrases:
-                numbers_of.setdefault(phrase_set, set()).update(numbers)
-        self._numbers_of = {phrase_set: frozenset(its_numbers) for phrase_set, its_numbers in numbers_of.items()}
+        distinct: dict[_Phrase, _Phrase] = {}  # equal ones are one object: the few that there are stay in the processor's cache
+        self._phrases: list[_Phrase] = []
+        for text in known:
+            cues = tuple(cue_numbers[text]) if text in cue_numbers else ()
+            phrase_key = (text[0] in _WORD_CHARS, text[-1] in _WORD_CHARS, cues, phrase_sets.get(text, ()))
+            self._phrases.append(distinct.setdefault(phrase_key, phrase_key))
         self._automaton = AhoCorasick(known, store_patterns=False)
 
     def scan(self, normalized: NormalizedText) -> ScanResult:
-        text, result = normalized.text, ScanResult(self._cue_sets, self._numbers_of)
-        spans, cue_starts, phrases, by_number = result.spans, result.cue_starts, self._phrases, result._by_number
+        text, phrases = normalized.text, self._phrases
+        cue_starts: list[list[int]] = [[] for _ in range(self._cue_sets)]
+        by_number: dict[int, list[Offsets]] = {}  # the number of each phrase, and where it stands
         matches = self._automaton.find_matches_as_indexes(text, overlapping=True)
         matches.sort(key=_BY_START)  # they come by their ends, so those that begin together stay in order
         apostrophe, places, word_chars = "'" in text, normalized.places, _WORD_CHARS
         for number, start, end in matches:
-            word_first, word_last, cue_sets, alone, _ = phrases[number]
+            word_first, word_last, cue_sets, _ = phrases[number]
             is_phrase = True
             if (word_first and text[start - 1] in word_chars) or (word_last and text[end] in word_chars):
                 is_phrase = apostrophe and normalized.are_tokens(start, end)
@@ -192,17 +179,17 @@ class Scanner:
                 cue_starts[cue_set].append(begin)
             if not is_phrase:
                 continue
-            span = begin, places[end - 1] + 1
             same = by_number.get(number)
             if same is None:
-                by_number[number] = [span]
+                by_number[number] = [(begin, places[end - 1] + 1)]
             elif len(same) < MAX_SPANS:
-                same.append(span)
-            for phrase_set in alone:
-                before = spans.get(phrase_set)
+                same.append((begin, places[end - 1] + 1))
+        present: dict[PhraseSet, list[list[Offsets]]] = {}
+        for number, spans in by_number.items():
+            for phrase_set in phrases[number][3]:
+                before = present.get(phrase_set)
                 if before is None:
-                    spans[phrase_set] = [span]
-                elif len(before) < MAX_SPANS:
-                    before.append(span)
-        result.present = dict.fromkeys(chain.from_iterable([phrases[number][4] for number in by_number]))
-        return result
+                    present[phrase_set] = [spans]
+                else:
+                    before.append(spans)
+        return ScanResult(present, cue_starts)

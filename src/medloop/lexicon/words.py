@@ -1,12 +1,13 @@
 """A text as words: Latin words and single Chinese characters both count as one, so that one measure serves both languages."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from medloop.patterns import lazy_pattern
+
 Words = tuple[str, ...]
-_LATIN: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
-_RUN: Final = re.compile(
+_LATIN: Final = lazy_pattern(r"[a-z0-9]+(?:'[a-z]+)?")
+_RUN: Final = lazy_pattern(
     rf"[\u3400-\u9fff]+|{_LATIN.pattern}"
 )  # Chinese characters in a row are taken apart later, which is faster
 _HAN: Final = "\u3400"

@@ -15,12 +15,13 @@ from medloop.contracts import Rule, Score, Span
 from medloop.contracts.detect import Act
 from medloop.lexicon.language import detect_language
 from medloop.lexicon.words import ngrams, split_words
+from medloop.patterns import lazy_pattern
 
 CACHE_SIZE = 16  # texts whose parts and words are cached: several rules read the same answer, many answers have one question
-_HIDDEN = re.compile(r"<think>.*?(?:</think>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL)
-_CHAIN = re.compile(r"\s*<think>(.*?)</think>", re.IGNORECASE | re.DOTALL)
-_NO_LETTER = re.compile(r"[^A-Za-z0-9\u3400-\u9fff]")
-_CJK = re.compile(r"[\u3400-\u9fff]+")
+_HIDDEN = lazy_pattern(r"<think>.*?(?:</think>|\Z)|<!--.*?(?:-->|\Z)", re.IGNORECASE | re.DOTALL)
+_CHAIN = lazy_pattern(r"\s*<think>(.*?)</think>", re.IGNORECASE | re.DOTALL)
+_NO_LETTER = lazy_pattern(r"[^A-Za-z0-9\u3400-\u9fff]")
+_CJK = lazy_pattern(r"[\u3400-\u9fff]+")
 # Words that do not show what a question is about.
 COMMON = frozenset(
     """a about after again all also am an and any are as at be been but by can could day days do does doctor for from get
@@ -45,7 +46,7 @@ COMMON_ZH = frozenset(
 )
 _EDGES = [0x33FF, *sorted(map(ord, COMMON_ZH)), 0xA000]
 _CONTENT_CLASS = "".join(f"{chr(a + 1)}-{chr(b - 1)}" for a, b in pairwise(_EDGES) if b - a > 1)
-_CONTENT_RUN = re.compile(f"[{_CONTENT_CLASS}]{{2,}}")  # Chinese characters without the common ones
+_CONTENT_RUN = lazy_pattern(f"[{_CONTENT_CLASS}]{{2,}}")  # Chinese characters without the common ones
 
 
 class AnswerParts:
@@ -238,6 +239,4 @@ def answer_spans(mentions: Sequence[lexicon.Mention], offset: int = 0) -> list[S
 
 def act_spans(acts: Sequence[Act]) -> list[Span]:
     """The words of acts; the label is the drug, or the entry of a list, or the model's class with its probability."""
-    return [
-        Span.trusted(where="answer", start=act.start, end=act.end, label=act.drug or act.evidence[0].id) for act in acts
-    ]
+    return [Span.trusted(where="answer", start=act.start, end=act.end, label=act.drug or act.evidence[0].id) for act in acts]

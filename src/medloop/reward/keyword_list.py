@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from medloop.lexicon.words import split_words
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE
 
 JOINING: Final = frozenset(
@@ -26,10 +27,10 @@ JOINING: Final = frozenset(
 LISTED: Final = 0.25  # share of a text in lists up to which it is one in sentences
 _SIGNS, _HAN = r",，、;；。.!?！？:：\n|/•*", r"\u3400-\u9fff"
 # Signs in a row, or blanks beside a Chinese character. It begins with one class, so that a search jumps to its characters.
-_MARKS: Final = re.compile(rf"[{_SIGNS}\s](?:(?<=[{_SIGNS}])[{_SIGNS}]*|(?<=\S\s)\s*(?=[{_HAN}])|(?<=[{_HAN}]\s)\s*)")
+_MARKS: Final = lazy_pattern(rf"[{_SIGNS}\s](?:(?<=[{_SIGNS}])[{_SIGNS}]*|(?<=\S\s)\s*(?=[{_HAN}])|(?<=[{_HAN}]\s)\s*)")
 _PIECES, _BARE = 6, 8  # short pieces in a row; English words in a row without a small word
 _SHORT_EN, _SHORT_ZH = 2, 4  # words of a short piece
-_WORD: Final = re.compile(r"\S+")
+_WORD: Final = lazy_pattern(r"\S+")
 _LONGEST_PIECE: Final = 24  # characters
 
 

@@ -12,13 +12,13 @@ medical words for the same thing ("tummy", "abdominal") are shared.
 from __future__ import annotations
 
 import math
-import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from medloop.lexicon.health_topic import HAN_HEALTH, is_health_word
 from medloop.lexicon.synonyms import STEM, concepts, systems
 from medloop.lexicon.words import Words
+from medloop.patterns import lazy_pattern
 from medloop.reward import fluency as neighbours
 from medloop.reward.answer_text import CACHE_SIZE, COMMON, content_pairs, words
 from medloop.reward.detect.ngrams import Kind
@@ -31,7 +31,7 @@ ONE_WORD, SINGLE = 0.6, 4  # what one shared word is worth, for a question with 
 LONGEST: Final = 40  # content words of an answer that count for the overlap: a long answer is not a worse one
 WHOLE: Final = 6  # new content words of a whole point
 FOREIGN: Final = 0.7  # difference in the share of Chinese characters from which on an answer is in another language
-_STOP: Final = re.compile(r"[。！？!?；;\n]+|\.(?=\s|$)")
+_STOP: Final = lazy_pattern(r"[。！？!?；;\n]+|\.(?=\s|$)")
 _COMMON: Final = COMMON | JOINING
 # Words of nearly every medical text: they do not show what a question is about, unless it has no others.
 _GENERIC: Final = frozenset(
@@ -49,15 +49,15 @@ _GENERIC: Final = frozenset(
     副作 剂量 病人 体检 化验 结果 指标""".split()
 )
 _TIME: Final = frozenset("day days week weeks hour hours month months".split())  # beside a word about health, not instead of it
-_LATIN: Final = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
-_EMPTY: Final = re.compile(
+_LATIN: Final = lazy_pattern(r"[a-z0-9]+(?:'[a-z]+)?")
+_EMPTY: Final = lazy_pattern(
     r"\b(?:as an ai|i(?: am|'m) not a doctor|not medical advice|cannot diagnose|can't diagnose|(?:give|provide) medical advice"
     r"|i(?: am|'m) sorry|i (?:do not|don't) know|you(?:'re| are) welcome|feel free|hope (?:this|that|it) helps|let me know"
     r"|thank you for|thanks for|good question|get well|wish you|may or may not|might or might not"
     r"|or (?:it|you) (?:may|might|could) not|or it could be (?:nothing|harmless)|others should not|some \w+ and some \w+"
     r"|everyone is different|it (?:all )?depends on many)\b"
 )
-_EMPTY_ZH: Final = re.compile(
+_EMPTY_ZH: Final = lazy_pattern(
     r"我不是(?:一名|一个)?医生|作为(?:一个|一名)?(?:ai|人工智能|语言模型)|无法(?:提供|给出|作出|做出|进行)(?:医|诊|具体|准确)"
     r"|不能代替|不能替代|仅供参考|很抱歉|对不起|不客气|祝您|祝你|早日康复|随时(?:告诉|联系|提问|向我|咨询)"
     r"|希望(?:我的|以上|这些|能帮|对您|对你)|如(?:果您|果你|您|你)?(?:还)?有(?:任何|其他|别的)?(?:疑问|问题)|很高兴|感谢您|谢谢"

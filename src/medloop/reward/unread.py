@@ -7,17 +7,17 @@ pairs of characters where words are not set apart), how many new ones it brings,
 how urgent the question is and what is dangerous cannot be told; the rules about that are left out (`UNREAD_RULES` in `mix.py`).
 """
 
-import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from medloop.lexicon.language import is_read, languages
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE
 
-_WORD: Final = re.compile(r"[^\W\d_]+")
-_STOP: Final = re.compile(r"[.!?。！？؟।\n]+")
+_WORD: Final = lazy_pattern(r"[^\W\d_]+")
+_STOP: Final = lazy_pattern(r"[.!?。！？؟।\n]+")
 _STEM, _SHORTEST = 5, 4  # letters of a word that count, and that it has at least
-_UNSPACED: Final = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # words are not set apart
+_UNSPACED: Final = lazy_pattern(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # words are not set apart
 _COPIED: Final = 0.6  # share of the answer that is the question's: of its letters or of its words
 _RUN: Final = 3  # words in a row that are a copied passage
 WHOLE: Final = 6  # new words of a whole point

@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from typing import Literal
 
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, content_words
 
 VERSION = "1"
@@ -17,9 +18,9 @@ AUTHOR = "reward:heuristic"
 PIECE = 4  # letters of a Latin word
 LETTERS_PER_WORD = 5  # Latin letters that weigh as much as one and a half letters of other scripts
 FOREIGN_SHARE = 0.3
-_FOREIGN = re.compile(r"[^\W\d_\u0000-\u024f]")  # letters of other scripts than Latin
-_LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
-_STOP = re.compile(r"[。！？!?；;\n]+|\.(?=\s|$)")
+_FOREIGN = lazy_pattern(r"[^\W\d_\u0000-\u024f]")  # letters of other scripts than Latin
+_LATIN = lazy_pattern(r"[A-Za-z\u00c0-\u024f]")
+_STOP = lazy_pattern(r"[。！？!?；;\n]+|\.(?=\s|$)")
 
 
 def overlap_with(text: str, other: str) -> float:

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from medloop.contracts.detect import ActKind
+from medloop.patterns import lazy_pattern
 from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, buckets, load_ngrams
 
 ASSETS: Final = Path(str(files("medloop") / "assets" / "acts"))
@@ -27,16 +28,16 @@ THRESHOLD: Final = 0.4  # probability
 LONGEST: Final[dict[Kind, int]] = {"en": 240, "zh": 60}  # characters of a sentence; longer ones say too many things at once
 # What every directive to stop, to change or to get help now has some of; the model is not asked about other sentences.
 _MAY_DIRECT: Final[dict[Kind, re.Pattern[str]]] = {
-    "en": re.compile(
+    "en": lazy_pattern(
         r"(?i)\b(?:stop|off|out|away|leave|skip|bin|drop|quit|without|end|ditch|forget|miss|cut|halve|half|double|twice"
         r"|two|three|extra"
         r"|more|another|old|spare|your|own|no|not|never|don't|enough|need|back|break|rest|instead|every|all|whole"
         r"|hospital|ambulance"
         r"|emergency|er|a&e|casualty|now|tonight|drive|call|ring|go|get|take|use|swap|share|borrow)\b|\d"
     ),
-    "zh": re.compile("[停断扔丢撤戒别不省免歇搁撂加倍减半双多翻砍隔借剩送去叫打急赶快拨上奔换掰嚼]"),
+    "zh": lazy_pattern("[停断扔丢撤戒别不省免歇搁撂加倍减半双多翻砍隔借剩送去叫打急赶快拨上奔换掰嚼]"),
 }
-_HAN: Final = re.compile("[\u4e00-\u9fff]")
+_HAN: Final = lazy_pattern("[\u4e00-\u9fff]")
 
 
 def kind_of(text: str) -> Kind:

@@ -9,7 +9,6 @@ attaches doses to their drugs. Where the lists are silent about a sentence that 
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -18,6 +17,7 @@ from typing import Final
 from medloop import lexicon
 from medloop.contracts.detect import Act, ActKind, ActPolarity, Evidence, EvidenceSource
 from medloop.lexicon import Mention
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.act_model import KINDS, classify
 from medloop.reward.detect.doses import MAY_HAVE_DOSE, PER_DAY, Advised, advised_drugs
@@ -29,32 +29,32 @@ _REACH_ZH: Final = 12
 _SHORT: Final = 300  # characters of an answer in which every sentence is about the medicine of the question
 _NEXT: Final = 3  # the same for "停", which is part of many words, and for "别人的"
 # A sentence, not a list of words: something small joins it.
-_IN_SENTENCE: Final = re.compile(
+_IN_SENTENCE: Final = lazy_pattern(
     r"\b(?:you|to|the|a|your|in|is|and|this|for|of|him|her|it|with|at)\b|[去到打叫送拨让把了就别停吃]"
 )
-_DRUG_ENDING: Final = re.compile(
+_DRUG_ENDING: Final = lazy_pattern(
     r"\b[a-z]{3,}(?:pril|sartan|statin|olol|alol|cillin|mycin|zepam|zolam|azole|tidine|dipine|xaban|parin|mab|formin"
     r"|gliptin|gliflozin"
     r"|oxetine|triptyline|pramine|setron|profen|thiazide|semide|prine|tinib|vir|floxacin|cycline|sone|olone|faxine"
     r"|pidem|zine|azine|cetam|lukast|glitazone|fibrate|trexate|dronate|triptan|gabalin|clone)\b"
 )
-_PRONOUN: Final = re.compile(
+_PRONOUN: Final = lazy_pattern(
     r"\s*(?:off |on |up |out |down |with |of )?(?:it|them|those|these|both|all of (?:it|them)|the (?:rest|packet|box"
     r"|lot|lots|strip)|tonight's|today's|one)\b"
     r"|[,.!]|\s*$|\s+(?:now|today|tonight|tomorrow|then|altogether|completely|for (?:a|the|good|now))\b"
 )
-_REFERS: Final = re.compile(r"\b(?:it|them|those|these|both|pens?|packet|strip|box)\b")
+_REFERS: Final = lazy_pattern(r"\b(?:it|them|those|these|both|pens?|packet|strip|box)\b")
 _REFERRING: Final = ("double_dose", "less", "with_alcohol", "leftover_en")
 _OWN_OBJECT: Final = (" it", " them", " that", " this", " out")
-_BARE_STOP: Final = re.compile(r"停(?:[吧了掉。，,!！]|$)")
+_BARE_STOP: Final = lazy_pattern(r"停(?:[吧了掉。，,!！]|$)")
 # Words of a changed dose that are about something else: "increase the risk", "double checked".
-_OTHER_THING: Final = re.compile(
+_OTHER_THING: Final = lazy_pattern(
     r"(?:increas|reduc|rais|lower|boost|up )(?!.{0,24}\b(?:dose|dosage|tablets?|pills?|units|it|them)\b)"
     r"|doubl\w*[\s-]check|adding|add "
 )
 # Without a word of the lists: a question, a number of a dose, or a warning.
-_MAY_ACT: Final = re.compile(rf"\?|not |n't|never|avoid|refrain|away|clear|[不避切禁严别勿忌]|{MAY_HAVE_DOSE.pattern}")
-_BREAK: Final = re.compile(r"[,，;；:：()（）、/|]")
+_MAY_ACT: Final = lazy_pattern(rf"\?|not |n't|never|avoid|refrain|away|clear|[不避切禁严别勿忌]|{MAY_HAVE_DOSE.pattern}")
+_BREAK: Final = lazy_pattern(r"[,，;；:：()（）、/|]")
 _ALONE: Final[dict[str, ActKind]] = {
     "calm": "reassures", "promise": "reassures", "reassure": "reassures", "sends": "sends_to_doctor", "home": "home_care",
     "refuse": "refuses",

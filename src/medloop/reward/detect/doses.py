@@ -8,33 +8,33 @@ A dose belongs to the drug right behind it ("400 mg of ibuprofen"), else to the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from medloop import lexicon
 from medloop.contracts.detect import ActKind, ActPolarity
 from medloop.lexicon.numbers import number
+from medloop.patterns import lazy_pattern
 from medloop.reward.detect.polarity import polarity
 
 PER_DAY = "/day"  # behind the unit of an amount that is for a whole day
 MAX_DISTANCE = 40  # characters between a drug and its dose
-_BEHIND = re.compile(r"\s*(?:of |的)?(?:the |your |plain |oral )?\s*$")
+_BEHIND = lazy_pattern(r"\s*(?:of |的)?(?:the |your |plain |oral )?\s*$")
 _COUNT = r"\d+|one|two|three|four|five|six|eight|ten"
 _OFTEN_NEXT = (
     r"\s*(?:every|once|twice|three times|four times|at (?:a time|once|night|bedtime)|together|tonight|a day|daily|each|in the)"
 )
-_UNNAMED = re.compile(
+_UNNAMED = lazy_pattern(
     rf"(?<![\w.])({_COUNT}) of (?:them|these|those|each)\b"
     rf"|\b(?:take|have|swallow|give|pop|use) (?:him |her |them )?({_COUNT})(?={_OFTEN_NEXT})"
 )
 _BEFORE_UNNAMED = (" of ", "take ", "have ", "swallow ", "give ", "pop ", "use ")  # one of them is part of every match
 # The patient already takes the drug: "while taking warfarin", "吃华法林时".
-_TAKEN_BEFORE = re.compile(
+_TAKEN_BEFORE = lazy_pattern(
     r"(?:\bwith|\bon|while (?:taking|using)|if you (?:take|are taking|use)|when taking)\s*(?:the |your |an? )?$"
 )
-_EXAMPLE = re.compile(r"(?:(?:例|比|譬)?如|包括|such as|including|like)\s*[:：]?\s*$")  # right before a drug: it is only named
-_TAKEN_AFTER = re.compile(
+_EXAMPLE = lazy_pattern(r"(?:(?:例|比|譬)?如|包括|such as|including|like)\s*[:：]?\s*$")  # right before a drug: it is only named
+_TAKEN_AFTER = lazy_pattern(
     r"[^，,。;；]{0,8}(?:之前|以前|过程中|期间|时[，,])|(?:也|都|常|可能|容易)[^，,。]{0,4}(?:会|可能|产生|引起|导致"
     r"|出现)|会(?:产生|引起|导致|出现)|(?:时|期间|的时候|的人|的患者|者|过敏|的使用|(?:治疗)?[^，,。]{0,8}的时间|(?:等"
     r"|类|药物?)*(?:可以|可)?(?:用于|适用于)|等[^，,。]{0,4}适用)"
@@ -42,17 +42,17 @@ _TAKEN_AFTER = re.compile(
 
 
 # Between a drug and a dose: another thing is named, so the dose is not the drug's ("吗丁啉1片,硫糖铝片4片").
-_OTHER_NAMED = re.compile(
+_OTHER_NAMED = lazy_pattern(
     r"(?:[,，;；、。.]\s*[①-⑳(（]?\s*|或者?|和|及|与|加|\+)(?!每|一|二|两|三|四|口服|内服|饭|餐|早|晚|睡前|日|分|成人"
     r"|儿童|大人|小孩|首次|首剂|用法|用量|剂量|次|连|服|吃|最|不|必要|可|即|也|都|各|共|约|建议|通常|起始)"
     r"[\u4e00-\u9fff]{2,}"
 )
 _FREQUENCY_FIRST = 6  # characters between a frequency and the dose behind it ("以后每12小时服用0.1g")
-_SEPARATOR = re.compile(r"[,，;；、。.)）]")
-_BROKEN_NUMBER = re.compile(r"\d[。.．]\s?$|^0\d")  # "0。75g", "05克": the first digits are lost
-_WHOLE_DAY = re.compile(r"\s*(?:in|per|within|over|every)?\s*(?:a |any |each )?24[\s-]*(?:h|hours?|小时)")
+_SEPARATOR = lazy_pattern(r"[,，;；、。.)）]")
+_BROKEN_NUMBER = lazy_pattern(r"\d[。.．]\s?$|^0\d")  # "0。75g", "05克": the first digits are lost
+_WHOLE_DAY = lazy_pattern(r"\s*(?:in|per|within|over|every)?\s*(?:a |any |each )?24[\s-]*(?:h|hours?|小时)")
 # A number that could be one of a dose.
-MAY_HAVE_DOSE = re.compile(r"\d|[半一两二三四五六七八九十][片粒颗袋支喷滴]|\b(?:half|one|two|three|four|five|six|eight|ten)\b")
+MAY_HAVE_DOSE = lazy_pattern(r"\d|[半一两二三四五六七八九十][片粒颗袋支喷滴]|\b(?:half|one|two|three|four|five|six|eight|ten)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Advised:
 
 
 # Behind a drug that no verb advises: it is recommended all the same.
-_PRAISED = re.compile(
+_PRAISED = lazy_pattern(
     r"(?:\s\w+){0,2}?,?\s(?:(?:is|are|would be|will be) (?:fine|ok|okay|great|best|perfect|the answer|worth"
     r"|all you need|what you need|your friend)"
     r"|works? (?:best|well|wonders|a treat|fine|every time|better)|will (?:do|help|sort|fix|calm|clear|let you|knock"

@@ -9,62 +9,62 @@ understand "no" and "last year", so `frame_flags` also returns the text without 
 model reads and is trained on.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from medloop import lexicon
+from medloop.patterns import lazy_pattern
 
 _STORIES = r"novel|film|movie|tv show|sitcom|video ?game|song|joke|meme|essay|quiz|homework|exam question|crossword|lyrics"
-_INFORMATION: Final = re.compile(
+_INFORMATION: Final = lazy_pattern(
     r"\b(?:what (?:is|are|does|do|causes?|would|happens|counts)|how (?:do|does|did|is|are|common|likely|often|to|can)"
     r"|(?:warning )?signs? (?:and symptoms )?of|symptoms? of|causes? of|risks? of|difference between|explain|meaning of"
     r"|definition|lecture|revision|leaflet|poster|first aid course|article|documentary|podcast|news|statistics|in general"
     r"|generally|hypothetical\w*|what if)\b"
 )
-_PERSON: Final = re.compile(
+_PERSON: Final = lazy_pattern(
     r"\b(?:i|i'm|im|i've|ive|my|me|mine|he|he's|she|she's|his|her|him|they're|our|we|patient|pt|y/?o|yo|wife|husband|baby|child"
     r"|toddler|mum|mom|dad|mother|father|son|daughter|gran|grandma|grandad|friend|neighbour|neighbor|colleague"
     r"|\d+[- ](?:years?|months?|weeks?|days?)[- ]old)\b"
 )
-_STORY: Final = re.compile(rf"\b(?:{_STORIES})s?\b")
-_PAST: Final = re.compile(
+_STORY: Final = lazy_pattern(rf"\b(?:{_STORIES})s?\b")
+_PAST: Final = lazy_pattern(
     r"\b(?:(?:years?|months?) ago|last (?:year|summer|winter|spring|autumn|month)|in (?:19|20)\d\d|back in|used to|when i was"
     r"|previously|history of|recovered|was (?:treated|discharged|diagnosed|ruled out)|has been (?:treated|ruled out)"
     r"|(?:came|come) back (?:normal|clear|fine)|all clear|follow[- ]?up|check[- ]?up|doctors? (?:says?|said)"
     r" (?:it|it's|that|the|my))\b"
 )
-_NOW: Final = re.compile(
+_NOW: Final = lazy_pattern(
     r"\b(?:now(?! (?:all |fully |well|fine|better|ok\b|okay|normal|gone|recovered|controlled|healthy))|again"
     r"|today|tonight|currently|at the moment|this (?:morning|afternoon|evening)|since (?:this|last night|yesterday)"
     r"|suddenly|just (?:started|now)|(?:\d+|few|an?|one|two|three|half an) ?(?:minutes?|mins?|hours?|hrs?|h)|getting worse"
     r"|keeps?)\b"
 )
-_ZH_INFORMATION: Final = re.compile(
+_ZH_INFORMATION: Final = lazy_pattern(
     r"什么是|是什么(?:病|意思|原因引起)|(?:症状|表现|原因|病因|危害|后遗症|并发症|前兆|类型)(?:有哪些|有什么|是什么|都有)"
     r"|有(?:哪些|什么)(?:症状|表现|危害|原因|后遗症|前兆)|(?:怎么|如何|怎样)(?:预防|护理|避免|辨别|区分|鉴别|急救|保养)"
     r"|饮食|食疗|偏方|吃什么(?:好|食物|水果|东西|药|比较)|(?:能|可以|可不可以|能不能)吃|(?:哪家|哪个|哪里)(?:医院|地方|治)"
     r"|多少钱|费用|(?:能|可以)(?:治好|治愈|根治|彻底|康复)|什么药|药.{0,4}(?:效果|功能|副作用)|会(?:遗传|传染)|注意(?:什么|哪些|事项)|影响(?:怀孕|生育|寿命)"
     r"|电影|小说|电视剧|游戏|论文|考试|考题|科普|新闻|假如|如果(?:发生|出现|有人)"
 )
-_ZH_SEEN: Final = re.compile(
+_ZH_SEEN: Final = lazy_pattern(
     r"确诊|已经?(?:手术|治疗|出院|好了|痊愈)|出院|术后|手术后|手术已|做了.{0,6}手术|复查|后遗症|恢复期|康复|病史|诊断(?:为|是|出)"
     r"|(?:[一二两三四五六七八九十几多\d]+)[多来]?年(?:了|前|多|来|以来|病史)|去年|前年|小时候|曾经|以前|平时"
     r"|[几\d两三四五六]+个?多?月前|间断|反复|长期|一直|经常|时常|有时|偶尔"
 )
-_ZH_NOW: Final = re.compile(
+_ZH_NOW: Final = lazy_pattern(
     r"突然|突发|忽然|刚才|刚刚|今天|今早|今晚|昨天|昨晚|现在(?!都?(?:好了|恢复|正常|没事|想|打算|能|可以|还要|已经好|控制))"
     r"|正在|此刻|目前|小时|分钟|不停|止不住|越来越|加重|不省人事|叫不醒"
     r"|急急|救命|快"
 )
-_ZH_TREATED: Final = re.compile(  # a doctor has seen it: what remains is a question about the disease, however suddenly it began
+_ZH_TREATED: Final = lazy_pattern(  # a doctor has seen it: what remains is a question about a disease, however suddenly it began
     r"送.{0,3}医院|带到医院|去.{0,2}医院.{0,6}检查|(?:医生|大夫)(?:说|告诉|诊断|检查|给)|检查(?:出|是|结果|发现|后|才)|住院|确诊|患上了?"
 )
-_ZH_DREAD: Final = re.compile(r"(?:怕|担心|万一|听.{0,3}说)[^,，。;；]{0,16}(?:晕倒|昏迷|中风|猝死|发作|出血|心梗|抽搐)")
+_ZH_DREAD: Final = lazy_pattern(r"(?:怕|担心|万一|听.{0,3}说)[^,，。;；]{0,16}(?:晕倒|昏迷|中风|猝死|发作|出血|心梗|抽搐)")
 
 
 # Conditions that can kill within hours. Their name alone is no alarm ("what is a stroke?"), but such a question is not routine.
-_GRAVE: Final = re.compile(
+_GRAVE: Final = lazy_pattern(
     r"\b(?:heart attacks?|cardiac arrest|stroke|brain (?:bleed|ha?emorrhage)|pulmonary embol\w+|blood clots?|dvt|aneurysms?"
     r"|dissection|sepsis|septic|meningitis|meningococc\w+|encephalitis|pancreatitis|necroti[sz]ing|gangrene|hypox\w+"
     r"|(?:respiratory|lung|liver|kidney) failure|collapsed lung|pneumothorax|anaphyla\w+|overdos\w+|poison(?:ed|ing)|suicid\w+"
@@ -73,15 +73,15 @@ _GRAVE: Final = re.compile(
     r"|cauda equina|guillain|heat ?stroke|appendicitis|gunshot|stab(?:bed|bing)|snake ?bite|drown\w*|chok(?:ed|ing)"
     r"|electrocut\w+)\b"
 )
-_ZH_GRAVE: Final = re.compile(
+_ZH_GRAVE: Final = lazy_pattern(
     r"心梗|猝死|脑出血|蛛网膜|肺栓塞|夹层|败血症|脑膜炎|胰腺炎|气胸|休克|中毒|自杀|昏迷|宫外孕|大出血|胃出血|内出血|吐血|呕血|穿孔"
 )
-_SENTENCE: Final = re.compile(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
-_CLAUSE_END: Final = re.compile(
+_SENTENCE: Final = lazy_pattern(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
+_CLAUSE_END: Final = lazy_pattern(
     r"[,.;:!?，。；：！？\n]| (?:but|however|though|just|only|and (?:now|then|the|my|his|her)) |但|可是|不过|只是|就是|现在|今天"
 )
 
-_CUE: Final = re.compile(  # the words of a denial, up to what it denies
+_CUE: Final = lazy_pattern(  # the words of a denial, up to what it denies
     r"(?:\b(?:no|not|never|nor|neither|without|denies|denied|don't|doesn't|didn't|hasn't|haven't|hadn't|isn't|aren't|wasn't|am|is|are"
     r"|was|do|does|did|have|has|had|having|been|any|a|an|the) +)+$|(?:从来?|并|也|都)?(?:没有?|无|未|不是|否认有?)$"
 )

@@ -9,7 +9,6 @@ PERMISSION, only where the question asks about a drug that the patient must not 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
@@ -18,6 +17,7 @@ from medloop import lexicon
 from medloop.contracts.detect import Act, ActKind, ActPolarity, Evidence
 from medloop.lexicon import Mention
 from medloop.lexicon.scan import fold
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.polarity import polarity
 
@@ -28,15 +28,15 @@ PERMISSION: Final = "permission"
 _DENYING: Final = frozenset(
     "permission activity alcohol bite delay despair duplicate hidden ignored_result limit low_sugar vaccine".split()
 )
-_DENIED: Final = re.compile(r"[不没别勿]|禁|避免|\b(?:not|no|nothing|never|avoid)\b|n't\b")
-_CONDEMNED: Final = re.compile(
+_DENIED: Final = lazy_pattern(r"[不没别勿]|禁|避免|\b(?:not|no|nothing|never|avoid)\b|n't\b")
+_CONDEMNED: Final = lazy_pattern(
     r"[^，,。;；]{0,12}(?:会[^，,。]{0,4}(?:增加|加重|导致|引起|造成|损|伤|让|使)|可能[^，,。]{0,4}(?:导致|引起|加重|造成)"
     r"|不利|有害|风险|危险|不可取|不能|不要|是错|没有证据|没有依据)"
     r"|[^.;,]{0,30}\b(?:can|could|may|might|will|would) (?:cause|damage|harm|worsen|trap|increase|spread|lead|drive|introduce"
     r"|raise|make (?:it|things) worse)"
     r"|[^.;,]{0,20}\b(?:is|are) (?:dangerous|harmful|unsafe|risky|not (?:safe|recommended|advised))"
 )
-_UNPROVEN: Final = re.compile(r"[无没][^，,。]{0,8}证据|\bno (?:good )?evidence\b")
+_UNPROVEN: Final = lazy_pattern(r"[无没][^，,。]{0,8}证据|\bno (?:good )?evidence\b")
 # Classes whose words state something; their polarity is that of a statement.
 _STATED: Final = frozenset({"ignored_result", "herbs", "hidden", "sedating"})
 # Classes whose words allow something ("that's fine") instead of telling the patient to do it.
@@ -44,7 +44,7 @@ ALLOW: Final = frozenset({PERMISSION, "activity", "alcohol", "duplicate"})
 
 
 # What a patient is told to do at home, whatever it is: an English imperative or permission, a Chinese verb of doing.
-_DO: Final = re.compile(
+_DO: Final = lazy_pattern(
     r"(?:^|[,.;:!] ?|\b(?:and|then|just|simply|please|you can|you could|you should|you may|he can|she can) )"
     r"(?:let|drink|take|rub|flush|gargle|keep|leave|put|apply|eat|use|try|give|soak|wait|rest|sleep|lie|walk|breathe|massage|wash"
     r"|chew|have|stay|look|forget|ignore|carry on|spread|hold|push|swallow|sip|add|cut|feed|cough|lean|dab|rinse|inhale|bathe"

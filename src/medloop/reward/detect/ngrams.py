@@ -14,7 +14,6 @@ training and use cannot differ.
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 
 from medloop.errors import ModelError
 from medloop.lexicon.scan import fold
+from medloop.patterns import lazy_pattern
 
 Kind = Literal["en", "zh"]
 Ints = NDArray[np.int64]
@@ -42,7 +42,7 @@ _SALTS: Final = np.array([k * 0x9E3779B97F4A7C15 & _ALL_BITS for k in range(16)]
 _SHIFTS: Final = np.uint64(29), np.uint64(32)
 _MULTIPLIER: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MASK: Final = np.uint64((1 << BITS) - 1)
-_WORD: Final = re.compile("[0-9A-Za-z']+")
+_WORD: Final = lazy_pattern("[0-9A-Za-z']+")
 
 
 _Weighting = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # (sizes, values of a run) and a salt for each size

@@ -10,12 +10,11 @@ stop", "stopping it") reports. Chinese verbs have no forms, so a directive is wh
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from typing import Final
 
-import yaml
-
 from medloop.contracts.detect import ActKind, ActPolarity
+from medloop.lexicon.load import read_list
+from medloop.patterns import lazy_pattern
 
 _HELP = ("urges_care_now", "sends_to_doctor")
 _MEDICINE = ("stops_medicine", "changes_medicine")  # a doctor's decision, unless the answer takes it
@@ -32,14 +31,12 @@ _REACH_ZH = 18  # characters between a negation and what it negates
 def _compile(cue: dict[str, list[str]]) -> re.Pattern[str]:
     """`words` are alternatives between the edges of a word, `patterns` stand as they are."""
     if "words" in cue:
-        return re.compile(rf"\b(?:{'|'.join(cue['words'])})\b")
-    return re.compile("|".join(cue["patterns"]))
+        return lazy_pattern(rf"\b(?:{'|'.join(cue['words'])})\b")
+    return lazy_pattern("|".join(cue["patterns"]))
 
 
 _CUES: Final = {
-    name: _compile(cue)
-    for name, cue in yaml.safe_load((files("medloop.reward.detect") / "polarity.yaml").read_text(encoding="utf-8")).items()
-    if name != "version"
+    name: _compile(cue) for name, cue in read_list("polarity.yaml", "medloop.reward.detect").items() if name != "version"
 }
 _WITH_DOCTOR_EN = _CUES["with_doctor_en"]
 _WITH_DOCTOR_ZH = _CUES["with_doctor_zh"]
@@ -83,7 +80,7 @@ _HEDGE_ZH = _CUES["hedge_zh"]
 _SAID_ZH = _CUES["said_zh"]
 _CALM_IF_ZH = _CUES["calm_if_zh"]
 _PAST_ZH = _CUES["past_zh"]
-_MAY_WARN = {"en": re.compile("not |n't|never|avoid|refrain|away|clear"), "zh": re.compile("[不避切禁严别勿忌]")}
+_MAY_WARN = {"en": lazy_pattern("not |n't|never|avoid|refrain|away|clear"), "zh": lazy_pattern("[不避切禁严别勿忌]")}
 _WITHOUT_EN = _CUES["without_en"]
 _MAYBE = {"en": _CUES["maybe_en"], "zh": _CUES["maybe_zh"]}
 

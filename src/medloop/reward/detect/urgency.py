@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -35,6 +34,7 @@ from medloop import lexicon
 from medloop.contracts.dataset import Language
 from medloop.contracts.detect import Evidence, Urgency, UrgencyLevel
 from medloop.lexicon.language import detect_language
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE
 from medloop.reward.detect.framing import frame_flags, is_aside, names_grave_condition, sentence_around
 from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, load_ngrams
@@ -61,12 +61,12 @@ class Limits:
 
 LIMITS: Final = {"en": Limits(-0.4, -3.0), "terse": Limits(-0.1, -5.5), "zh": Limits(-0.3, -3.3)}
 ENCODER_LIMITS: Final = {"en": Limits(-0.6, -4.0), "terse": Limits(0.0, -7.5)}
-_WORD: Final = re.compile(r"[A-Za-z]{2}")
+_WORD: Final = lazy_pattern(r"[A-Za-z]{2}")
 _TERSE_WORDS: Final = 6
 _PLAIN_WORDS: Final = 8  # of a plain complaint
 _CHARACTERS_PER_WORD: Final = 1.75  # in Chinese
 CLEAR: Final = 0.6  # the model's probability of emergent from which a plain complaint is an alarm
-_SPOKEN: Final = re.compile(  # words of someone who talks; a note on a triage sheet has none
+_SPOKEN: Final = lazy_pattern(  # words of someone who talks; a note on a triage sheet has none
     r"\b(?:i|i'm|im|i've|my|me|is|are|was|am|be|have|has|had|do|does|did|can|could|should|would|will|what|how|why|when|where|who|which"
     r"|he|she|it|they|you|your|his|her|we|the|this|that|if|need|want|help|get|got|best|any|anyone|think|ever)\b|\?"
 )

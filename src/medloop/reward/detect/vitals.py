@@ -14,23 +14,24 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from medloop.lexicon import numbers
+from medloop.patterns import lazy_pattern
 
 Level = Literal["emergent", "urgent"]
 Judge = Callable[[float, str], Level | None]  # the number and what stands around it
 
 _GAP = r"[^\d.,，。;；\n]{0,14}?"  # between the name of a measure and its number
 _NUM = r"(\d{1,4}(?:\.\d{1,2})?)(?![\d岁])"
-_DIGIT: Final = re.compile(r"\d")
-_CHILD: Final = re.compile(r"baby|infant|newborn|toddler|month[s ]|weeks? old|宝宝|婴|新生儿|个月|月龄|小儿|孩子|小孩")
-_YOUNG: Final = re.compile(
+_DIGIT: Final = lazy_pattern(r"\d")
+_CHILD: Final = lazy_pattern(r"baby|infant|newborn|toddler|month[s ]|weeks? old|宝宝|婴|新生儿|个月|月龄|小儿|孩子|小孩")
+_YOUNG: Final = lazy_pattern(
     r"newborn|新生儿|[未没刚]满月|\b(?:\d|1[0-2]) ?wks?[ -]old|\b\d{1,2}[ -]days?[ -]old|宝宝(?:才|刚|只有)?\d\d天"
     r"|出生.{0,2}?\d{1,2}天|\d\d天[大的]{0,2}(?:宝宝|婴儿|孩子)"
 )
-_RUNNING: Final = re.compile(r"\brun|exercis|gym|training|workout|treadmill|跑步|运动|锻炼|爬楼")
-_UNWELL: Final = re.compile(
+_RUNNING: Final = lazy_pattern(r"\brun|exercis|gym|training|workout|treadmill|跑步|运动|锻炼|爬楼")
+_UNWELL: Final = lazy_pattern(
     r"headache|vision|blur|chest|breath|confus|numb|weak|dizz|vomit|drows|sleepy|头痛|头疼|头晕|视物|模糊|胸|气|呕|吐|昏|嗜睡|麻|无力"
 )
-_NO_DEFENCE: Final = re.compile(
+_NO_DEFENCE: Final = lazy_pattern(
     r"chemo|neutropeni|transplant|immunosuppress|no spleen|splenectomy|methotrexate|leuk|化疗|移植|免疫抑制|白血病|脾切除|粒细胞"
 )
 _PILLS = (
@@ -39,7 +40,7 @@ _PILLS = (
 )
 _NOT_PILLS = r"(?! ?(?:mg|mcg|ml|g\b|years?|yrs?|weeks?|days?|minutes?|mins?|hours?|am|pm|%|units?))"
 _ZH_MANY = r"\d{2,3}|[二三四五六七八九]?十[几一二三四五六七八九]?|半瓶|一整瓶|一瓶|整瓶"
-_AMOUNT_TAKEN: Final = re.compile(
+_AMOUNT_TAKEN: Final = lazy_pattern(
     rf"\b(?:took|taken|swallowed|ate|eaten|downed|ingested|overdos\w*)\b[^.;?!\n]{{0,40}}?\b\d{{2,3}}\b{_NOT_PILLS}"
     rf"[^.;?!\n]{{0,24}}?(?:{_PILLS})"
     rf"|(?:吃|吞|服|喝)(?:下|了|下了|用了)[^。;；\n\d]{{0,10}}?(?:{_ZH_MANY})[多来余]?(?:片|粒|颗|(?<=瓶)(?:药|安眠药|安定|布洛芬|止痛药))"
@@ -127,7 +128,7 @@ _PULSE = r"\bhr\b|heart ?rate|\bpulse\b(?! ox)|\bbpm\b|(?<!胎)心率|脉搏|(?<
 _BREATHS = r"\brr\b|resp(?:iratory)? rate|呼吸频率|呼吸"
 _SUGAR = r"blood ?sugars?|\bsugars?\b|glucose|\bbgl?\b|\bbst\b|\bbm\b|\bcbg\b|glucometer|dexcom|libre|血糖"
 _MEASURES: Final[tuple[tuple[str, re.Pattern[str], Judge], ...]] = tuple(
-    (id, re.compile(pattern), judge)
+    (id, lazy_pattern(pattern), judge)
     for id, pattern, judge in (
         ("oxygen", rf"(?:{_OXYGEN}){_GAP}{_NUM}(?! ?(?:l|litres?|liters?)\b)", _oxygen),
         ("temperature", rf"(?:{_FEVER}){_GAP}{_NUM}{_NOT_A_VALUE}", _temperature),
@@ -150,7 +151,7 @@ _NAMES = (
     rf"{_OXYGEN}|{_FEVER}|{_PRESSURE}|{_PULSE}|{_BREATHS}|{_SUGAR}|mmhg|beats|次/分|gcs|potassium|血钾|moglobin|hb\b|hgb|inr\b"
 )
 _UNITS = r"°|degree|度|℃|c(?<=[\d ]c)\b|f(?<=\df)\b|celsius|fahrenheit|k(?<!\wk)[+ :=\d]|t(?<!\wt)[ =:]"
-_NAMED: Final = re.compile(re.sub(r"\\b(?=[a-z])|\(\?<![^)]*\)|\|\\bt\[ =:\]", "", _NAMES) + "|" + _UNITS)
+_NAMED: Final = lazy_pattern(re.sub(r"\\b(?=[a-z])|\(\?<![^)]*\)|\|\\bt\[ =:\]", "", _NAMES) + "|" + _UNITS)
 
 
 def find_numbers(folded: str) -> tuple[NumberFinding, ...]:

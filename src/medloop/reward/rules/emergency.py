@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from medloop import lexicon
 from medloop.contracts import Score, Span
 from medloop.contracts.detect import Act, Urgency, UrgencyLevel
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, act_spans, is_repetitive, own_words, rule_score, split_answer
 from medloop.reward.detect import acts as act_detector
 from medloop.reward.detect import urgency as urgency_detector
@@ -30,7 +31,7 @@ FIRST, LATER, CONDITIONAL = 1.0, 0.85, 0.3
 MIN_LETTERS: Final = 4
 BRIEF: Final = 150  # characters of an answer that gives no reasons; a third of it in Chinese
 CONFIDENT: Final = 0.9  # of an alarm that only the model raised
-HELP_WORDS: Final = re.compile(
+HELP_WORDS: Final = lazy_pattern(
     r"\b(?:ambulance|911|999|112|988|hospital|emergency|a&e|er|casualty|paramedics?|doctor|gp|nurse|surgeon|scan|clinic"
     r"|x[ -]?rays?|tests?|help|treatment"
     r"|now|go|immediately"
@@ -38,7 +39,7 @@ HELP_WORDS: Final = re.compile(
     r"|产房|产科|危险|严重|检查|化验|建议查|住院|\b(?:serious|dangerous|danger|urgent|urgently)\b"
 )
 # Sympathy, one's own story, not knowing, the options of a quiz: nothing that explains the danger away.
-NO_ADVICE: Final = re.compile(
+NO_ADVICE: Final = lazy_pattern(
     r"\b(?:sorry|i (?:don't|do not|didn't) (?:know|have)|not sure|i (?:have|had|get|got|feel|felt|know|knew|hope"
     r"|can relate|think|was|am|love|like|wish)"
     r"|i've|i'm|i'll|same (?:here|thing)|no idea|glad|happy|not alone|here's|thank|congratulations|we'll|we're|me too"
@@ -48,7 +49,7 @@ NO_ADVICE: Final = re.compile(
     r"|^\s*(?:what|why|how|when|where|who)\b"
     r"|抱抱|请问|你好|嗯|谢谢|呢[。.]?\s*$|^[\d、,，.\s～~]+岁?$",
 )
-_QUIZ: Final = re.compile(r"以下哪|下列|首先应该|[(（]\s*[)）]|的正确|which of the following", re.IGNORECASE)
+_QUIZ: Final = lazy_pattern(r"以下哪|下列|首先应该|[(（]\s*[)）]|的正确|which of the following", re.IGNORECASE)
 VERSION = f"3/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
 TRIAGE_VERSION = f"{VERSION}/urgency-{urgency_detector.VERSION}"  # of those that compare it with the urgency of the question
 UNKNOWN = "How urgent the question is could not be decided, so this part is left out."

@@ -13,11 +13,12 @@ import re
 from dataclasses import dataclass
 
 from medloop.contracts import Score, Span
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import copied_share, is_copied, is_on_topic, rule_score, split_answer, words
 
 MIN_CHAIN, MIN_ANSWER = 8, 5  # words
 COPIED = 0.8
-_MARKERS = re.compile(
+_MARKERS = lazy_pattern(
     r"</?think>|<!--|<\|[^|>]{1,40}\|>|\[/?INST\]|<</?SYS>>|</s>|^\s*#{2,}\s*(?:Instruction|Response|Input|指令|回答)\s*[:：]"
     r"|^\s*(?:user|human|assistant|system|用户|助手|系统)\s*[:：]",
     re.IGNORECASE | re.MULTILINE,
@@ -25,10 +26,10 @@ _MARKERS = re.compile(
 _MARKER_WORDS = (
     "user", "human", "assistant", "system", "用户", "助手", "系统", "instruction", "response", "input", "指令", "回答",
 )  # fmt: skip
-_MACHINE = re.compile(r"\s*(?:```|\{\s*\"|\[\s*\{)")
-_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+_MACHINE = lazy_pattern(r"\s*(?:```|\{\s*\"|\[\s*\{)")
+_INVISIBLE = lazy_pattern("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
 _ENDS = frozenset(".!?。！？…)）]】\"”'’」』:：*")
-_ITEM = re.compile(r"\n\s*(?:[-*•·]|\d+[.)、])[^\n]*$")  # the last line of a list needs no full stop
+_ITEM = lazy_pattern(r"\n\s*(?:[-*•·]|\d+[.)、])[^\n]*$")  # the last line of a list needs no full stop
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from itertools import compress, count
 from operator import eq
 
 from medloop.contracts import Score, Span
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import copied_share, may_be_copied, ngram_set, rule_score, split_answer, words
 from medloop.reward.rules.length import ramp
 
@@ -22,8 +23,8 @@ NGRAM = 4  # words; other rules use the same n-grams
 MIN_WORDS = 12
 FREE, FULL = 0.15, 0.55
 COPY_FREE = 0.5
-_REPEATED_CHARACTER = re.compile(r"(\S)\1{7,}")
-_RULER = re.compile(r"[-=_*#.~]")  # drawn lines and tables are layout
+_REPEATED_CHARACTER = lazy_pattern(r"(\S)\1{7,}")
+_RULER = lazy_pattern(r"[-=_*#.~]")  # drawn lines and tables are layout
 
 
 @dataclass(frozen=True)

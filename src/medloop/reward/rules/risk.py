@@ -21,7 +21,6 @@ sound is no other finding either, unless it is a dose or medicine "on your own".
 medicine because of it. The doses and lists are in `lexicon/drugs.yaml`.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +32,7 @@ from medloop.contracts.detect import Act, Evidence
 from medloop.lexicon.health_topic import is_about_body, is_about_health
 from medloop.lexicon.numbers import milligrams
 from medloop.lexicon.scan import fold
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, act_spans, rule_score, split_answer
 from medloop.reward.detect import acts as detector
 from medloop.reward.detect import faults as fault_detector
@@ -71,43 +71,43 @@ _NEVER: Final = frozenset({"pregnancy", "penicillin_allergy", "nsaid_allergy", "
 _NEVER_TWO: Final = (frozenset({"sedative", "opioid"}), frozenset({"nsaid"}), frozenset({"anticoagulant"}))  # two of one kind
 _WEEKLY: Final = frozenset({"methotrexate"})  # every day it is deadly
 _REPLACES: Final = frozenset({"insulin", "levothyroxine"})  # the illness is not treated without them
-_TEXTBOOK: Final = re.compile(r"/d\b|maximum dose|抑制宫缩")
-_TOPICAL: Final = re.compile(
+_TEXTBOOK: Final = lazy_pattern(r"/d\b|maximum dose|抑制宫缩")
+_TOPICAL: Final = lazy_pattern(
     r"\b(?:cream|ointment|gel|lotion|topical(?:ly)?|eye ?drops?|ear ?drops?|nasal spray|shampoo)\b"
     r"|乳膏|软膏|凝胶|药膏|眼膏|眼药水|滴眼|滴耳|喷雾|喷剂|喷鼻|洗剂|纱条|外用|外擦|外涂|涂抹|涂了|抹了|涂擦|湿敷|搽"
     r"|擦拭|擦剂|化妆品|护肤品|栓|雾化|漱口"
 )
-_INFUSION: Final = re.compile(
+_INFUSION: Final = lazy_pattern(
     r"静脉|静滴|静点|输液|点滴|滴注|肌注|肌肉注射|皮下|住院|手术|\b(?:iv|intravenous(?:ly)?|infusion|injected by)\b"
 )
-_REACTION: Final = re.compile(
+_REACTION: Final = lazy_pattern(
     r"allerg|\brash\b|\bhives\b|anaphyla|swelling|\bitch|reaction|过敏|皮疹|红疹|疹子|荨麻疹|药疹|可疑|不良反应|中毒"
     r"|红肿|瘙痒|红点|长满|皮炎|皮肤症状|副作用|side effect"
 )
-_PROCEDURE: Final = re.compile(
+_PROCEDURE: Final = lazy_pattern(
     r"\b(?:before|prior to) (?:\w+ ){0,3}(?:surgery|operation|procedure|test|scan|colonoscopy)|术前|检查前|手术|检查"
 )
-_WHETHER: Final = re.compile("[能要可用]不[能要可用]|可不可以|能否|可否|是否")
-_NO_BAR: Final = re.compile(r"\bno\b|n't\b|\bnothing\b|\bnot\b|[没不无]")
-_ON_OWN: Final = re.compile(r"\bon your own\b|\bwithout (?:seeing|asking|a doctor)|自己|自行|不用看医生|不用问医生")
-_VACCINE: Final = re.compile(r"疫苗|接种|\b(?:vaccine|vaccination|booster)\b")
-_PROFESSIONAL: Final = re.compile(
+_WHETHER: Final = lazy_pattern("[能要可用]不[能要可用]|可不可以|能否|可否|是否")
+_NO_BAR: Final = lazy_pattern(r"\bno\b|n't\b|\bnothing\b|\bnot\b|[没不无]")
+_ON_OWN: Final = lazy_pattern(r"\bon your own\b|\bwithout (?:seeing|asking|a doctor)|自己|自行|不用看医生|不用问医生")
+_VACCINE: Final = lazy_pattern(r"疫苗|接种|\b(?:vaccine|vaccination|booster)\b")
+_PROFESSIONAL: Final = lazy_pattern(
     r"\bi(?:'| a)m (?:the |a |an )?(?:\w+ )?(?:dentist|doctor|nurse|physician|resident|pharmacist|gp|clinician"
     r"|medical student)\b"
     r"|\b(?:my|our|the) patient\b|\bsoap note\b|\bas an? (?:\w+ )?(?:doctor|nurse|physician|pharmacist)\b"
 )
-_MAY_I: Final = re.compile(
+_MAY_I: Final = lazy_pattern(
     r"\b(?:can|may|should|could|shall) (?:i|we|he|she)\b|\b(?:ok|okay|safe|fine) to\b|吗|能不能|可不可以|可以吃|能吃"
     r"|要不要|能否|是否"
 )
-_TAKES: Final = re.compile(
+_TAKES: Final = lazy_pattern(
     r"(?:能|可以|可不可以|能不能|要不要)(?:不吃|停|不用|断)|还(?:要|用|需要)?吃|吃了[^，,。]{0,8}(?:年|月|天|周)|一直(?:在)?吃"
     r"|\b(?:been (?:on|taking)|i(?:'m| am) on|still need|forgot (?:my|to)|months on|weeks on|years on)\b"
 )
-_PRESCRIBED: Final = re.compile(
+_PRESCRIBED: Final = lazy_pattern(
     r"(?:医生|大夫|医院)[^，,。]{0,4}(?:说|让|给|开|建议)|\b(?:doctor|gp|clinic|prescribed|specialist)\b"
 )
-_ASKED_GROUP: Final = re.compile(r"(?:是不是|是否|会不会|有没有|可能)[^，,。]{0,4}$|\b(?:am i|could i be|might i be|be)\s$")
+_ASKED_GROUP: Final = lazy_pattern(r"(?:是不是|是否|会不会|有没有|可能)[^，,。]{0,4}$|\b(?:am i|could i be|might i be|be)\s$")
 
 
 @dataclass(frozen=True)
