@@ -19,22 +19,24 @@ RESAMPLES = 2000
 CHUNK = 4_000_000  # numbers held at once
 
 
-def interval(values: Sequence[float], *, seed: int, name: str, missing: int = 0, resamples: int = RESAMPLES) -> Interval:
+def interval(
+    values: Sequence[float], *, seed: int, name: str, missing: int = 0, resamples: int = RESAMPLES, level: float = LEVEL
+) -> Interval:
     """The mean of `values` with its interval; without values there is no mean.
 
     `name` gives each metric its own random stream, so that adding a metric does not change the others.
     """
     if not values:
-        return Interval(mean=None, n=0, missing=missing, level=LEVEL)
+        return Interval(mean=None, n=0, missing=missing, level=level)
     data = np.asarray(values, dtype=np.float64)
     means = resampled_means(data, seed=seed, name=name, resamples=resamples)
-    low, high = percentile_interval(means)
-    return Interval(mean=float(data.mean()), low=low, high=high, n=len(data), missing=missing, level=LEVEL)
+    low, high = percentile_interval(means, level)
+    return Interval(mean=float(data.mean()), low=low, high=high, n=len(data), missing=missing, level=level)
 
 
-def percentile_interval(resampled: Numbers) -> tuple[float, float]:
-    """The bounds between which LEVEL of the resampled values lie."""
-    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+def percentile_interval(resampled: Numbers, level: float = LEVEL) -> tuple[float, float]:
+    """The bounds between which `level` of the resampled values lie."""
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

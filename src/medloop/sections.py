@@ -51,6 +51,10 @@ class RolloutSettings(Section):
     key: SecretStr = Field(SecretStr(""), description="API key of the vLLM server that a run names in rollout_url.")
 
 
+class EvaluateSettings(Section):
+    key: SecretStr = Field(SecretStr(""), description="API key of the models behind a URL that 'medloop eval' asks.")
+
+
 class RagasSettings(Section):
     """Of the suite `ragas`."""
 

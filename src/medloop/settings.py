@@ -22,7 +22,16 @@ from pydantic_core import ErrorDetails
 
 from medloop.errors import ConfigError
 from medloop.knobs import did_you_mean, problem_text, read_yaml, validated
-from medloop.sections import DatabaseSettings, Device, RagasSettings, RewardSettings, RolloutSettings, Section, TeacherSettings
+from medloop.sections import (
+    DatabaseSettings,
+    Device,
+    EvaluateSettings,
+    RagasSettings,
+    RewardSettings,
+    RolloutSettings,
+    Section,
+    TeacherSettings,
+)
 
 CONFIG_NAME = "medloop.yaml"
 RESTORING = ".restoring"  # in a workspace: a restore that has not ended
@@ -118,6 +127,7 @@ class Settings(Section):
     reward: RewardSettings = RewardSettings()
     rollout: RolloutSettings = RolloutSettings()
     ragas: RagasSettings = RagasSettings()
+    evaluate: EvaluateSettings = EvaluateSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     privacy: PrivacySettings = PrivacySettings()
     jobs: JobSettings = JobSettings()

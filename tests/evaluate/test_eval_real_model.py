@@ -26,7 +26,7 @@ def test_a_model_folder_is_asked_scored_and_not_asked_again(workspace: Path, put
     for _ in range(2):
         done = CliRunner().invoke(app, command)
         assert done.exit_code == 0, done.output
-    (folder,) = (workspace / "reports/eval").iterdir()
+    (folder,) = (path for path in (workspace / "reports/eval").iterdir() if path.name != "answers")
     lines = list(jsonl.read(folder / "predictions_models_full_random.jsonl"))
     assert len(lines) == 3 and all(line["n_tokens"] <= 12 for line in lines)
     report = json.loads((folder / "eval_report.json").read_text(encoding="utf-8"))

@@ -85,7 +85,7 @@ def compared(
 ) -> tuple[str, bool, float | None, int]:
     rule = Length(penalty=penalty)
     baseline, candidate = scored(first, rule), scored(second, rule)
-    (comparison,), _ = compare(
+    (comparison, _), *_ = compare(
         summarise(baseline, label="a", seed=1),
         baseline,
         summarise(candidate, label="b", seed=1),
@@ -128,7 +128,7 @@ def test_a_handful_of_pairs_decides_nothing() -> None:
 def test_pairs_without_both_scores_are_left_out_and_counted() -> None:
     rule = Length()
     first, second = scored(["1.0", None, "1.0"], rule), scored([None, "1.0", "0.5"], rule)
-    (comparison,), _ = compare(
+    (comparison, _), *_ = compare(
         summarise(first, label="a", seed=1), first, summarise(second, label="b", seed=1), second, penalties=frozenset(), seed=1
     )
     assert (comparison.difference.n, comparison.difference.missing, comparison.difference.mean) == (1, 2, -0.5)

@@ -10,11 +10,11 @@ from medloop.cli import ui
 from medloop.contracts import EvalReport, ModelRef
 from medloop.errors import ConfigError
 from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
-from medloop.evaluate.report import baseline_rows, cell, headlines, judged_by, metrics_of, splits_of
+from medloop.evaluate.report import cell, headlines, judged_by, splits_of
+from medloop.evaluate.report_issues import baseline_rows, metrics_of
 from medloop.evaluate.side_by_side import file_name
-from medloop.loop.evaluation import DEFAULT_RULES, enter_report, evaluate_models
+from medloop.loop.evaluation import DEFAULT_RULES, enter_report, evaluate_models, parse_examined
 from medloop.models.context_limits import trained_limits
-from medloop.models.find import parse_model
 from medloop.settings import Settings
 from medloop.store.audit_trail import open_audit_trail
 from medloop.store.files.atomic import require_writable
@@ -28,8 +28,9 @@ def evaluate(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="BASE[+ADAPTER]",
-            help="Model, with the name or folder of an adapter if it has one; may be repeated. The first is the baseline.",
+            metavar="BASE[+ADAPTER][,codebook=FILE]",
+            help="Model, with the name or folder of an adapter and a file of rules for its prompt if it has them, or URL#NAME; "
+            "may be repeated. The first is the baseline.",
         ),
     ] = None,
     predictions: Annotated[
@@ -60,6 +61,24 @@ def evaluate(
     top_k: ui.ContextPassages = None,
     max_prompt: ui.MaxPrompt = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 16,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            metavar="WIDTH",
+            min=0.001,
+            max=0.5,
+            help="Stop asking when half of every interval on a whole split is at most this, for example 0.03; "
+            "looked at after an eighth, a quarter and half of the questions, with wider intervals for that.",
+        ),
+    ] = None,
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Compare each model with every other one.")] = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="REPORT", help="Earlier report for the trend of the issues (default: the one that is replaced)."),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Ask again although answers are stored (a URL may serve a new model).")
+    ] = False,
     accept_untrusted: Annotated[
         bool,
         typer.Option("--accept-untrusted", help="Compare although people's labels do not support a rule; the report says so."),
@@ -78,18 +97,19 @@ def evaluate(
         raise ConfigError("Neither a model nor predictions were given", "Use --model embedded:tiny or --predictions FILE")
     if suite and not model:
         raise ConfigError("A suite asks a model, but none was given", "Add --model embedded:tiny")
-    models, files = [parse_model("--model", spec) for spec in model or ()], predictions or []
+    models, files = [parse_examined(spec) for spec in model or ()], predictions or []
     config = EvalConfig(
         splits=tuple(dict.fromkeys(split or (() if suite else DEFAULT_SPLITS))), n=n, max_new_tokens=max_new_tokens,
         temperature=temperature, limits=trained_limits(models, settings, top_k=top_k, max_prompt=max_prompt),
-        batch_size=batch_size, seed=settings.seed, accept_untrusted=accept_untrusted,
+        batch_size=batch_size, seed=settings.seed, accept_untrusted=accept_untrusted, fresh=fresh, precision=precision,
+        all_pairs=all_pairs,
     )  # fmt: skip
     title, markdown = _where(settings, name, output, models, files)
     require_writable(markdown)
     with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:
         done = evaluate_models(
             settings, models=models, predictions=files, rules=tuple(rule or DEFAULT_RULES), suites=tuple(suite or ()),
-            config=config, name=title, markdown=markdown,
+            config=config, name=title, markdown=markdown, against=against,
             progress=lambda label: lambda done, total: bar.update(done, total, label),
         )  # fmt: skip
         trail.record("eval.report", done.markdown, report=done.report.content_id())

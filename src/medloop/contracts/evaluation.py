@@ -59,8 +59,8 @@ class PairedSpread(Contract):
 class Difference(Contract):
     """Second minus first on the same prompts (paired bootstrap): on a whole split, or on one stratum or language of it.
 
-    `before` and `after` are the means of both models. `holm` says whether the difference also holds when all strata are tested
-    at once (Holm's correction); None on a whole split.
+    `before` and `after` are the means of both models. `holm` says whether the difference also holds when all comparisons of the
+    report are tested at once (Holm's correction).
     """
 
     first: Text
@@ -104,6 +104,22 @@ class CriticalFailure(Contract):
     new: bool
 
 
+class FailureCluster(Contract):
+    """An issue: failures of one model in one metric that look alike. `groups` are strata and languages of more than half of them.
+
+    `earlier` counts the same issue in the report before: 0 for a new issue, None where that report does not have the model.
+    """
+
+    label: Text
+    metric: Text
+    terms: tuple[Text, ...] = ()
+    groups: tuple[Text, ...] = ()
+    splits: dict[str, int]
+    count: int = Field(ge=1)
+    earlier: int | None = None
+    examples: tuple[ScoredSample, ...] = ()
+
+
 class EvalReport(Contract):
     """What `eval_report.json` holds; its content id goes into the registry.
 
@@ -116,6 +132,7 @@ class EvalReport(Contract):
     stratum_differences: tuple[Difference, ...] = ()
     suites: tuple[SuiteSummary, ...] = ()
     critical: tuple[CriticalFailure, ...] = ()
+    clusters: tuple[FailureCluster, ...] = ()
     inputs: dict[str, Hash]
     rules: dict[str, str]
     config: Json

@@ -12,14 +12,29 @@ Method = Literal["sft", "reward", "dpo", "kto", "ppo", "grpo", "irs", "pretrain"
 
 
 class ModelRef(Contract):
-    """A base model (`embedded:tiny`, a folder, a hub id) and an adapter folder on it, if any."""
+    """A base model (`embedded:tiny`, a folder, a hub id; in an evaluation also `URL#NAME`) and an adapter folder on it, if any.
+
+    `codebook` is a file of rules that stand before every prompt.
+    """
 
     base: Text
     adapter: Text | None = None
+    codebook: Text | None = None
 
     @property
     def label(self) -> str:
-        return self.base if self.adapter is None else f"{self.base}+{self.adapter.rstrip('/').rsplit('/', 1)[-1]}"
+        """The parts by their last names: `embedded:tiny+sft,rules.md`."""
+        adapter = f"+{_last_name(self.adapter)}" if self.adapter else ""
+        return f"{self.base}{adapter}" + (f",{_last_name(self.codebook)}" if self.codebook else "")
+
+    @property
+    def spec(self) -> str:
+        """The parts as given, which tell any two models apart."""
+        return f"{self.base}{f'+{self.adapter}' if self.adapter else ''}{f',codebook={self.codebook}' if self.codebook else ''}"
+
+
+def _last_name(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[-1]
 
 
 class TrainingCard(Contract):

@@ -1,11 +1,12 @@
-"""Two models on the same questions: paired bootstrap differences, second minus first.
+"""Models on the same questions, two at a time: paired bootstrap differences, second minus first.
 
 `verdict` is better or worse when the interval of the paired differences excludes 0, in the direction that is good for the metric.
 `separated` is stricter: the two models' own intervals do not overlap. With fewer than MIN_PAIRS pairs the verdict is always
 "no clear difference", because a bootstrap of a handful of samples is too narrow.
 
-Strata are compared as well, and there are many: of 40 comparisons, one looks worse by chance where nothing changed. A missed
-regression costs more than a second look, so every one of them is reported; `holm` marks those that hold for all strata together.
+A report compares many things: models, splits, metrics, strata. Of 40 comparisons, one looks worse by chance where nothing
+changed. A missed regression costs more than a second look, so every one of them is reported; `holm` marks those that hold for all
+comparisons of the report together, and only those count as an improvement in a headline.
 """
 
 import math
@@ -34,16 +35,17 @@ def compare(
     penalties: frozenset[str],
     seed: int,
     resamples: int = RESAMPLES,
-) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
-    """Every metric on every split that both models have; and the same on every stratum and language of these splits."""
-    pairs = _pairs(first_scored, second_scored)
+    level: float = LEVEL,
+) -> list[tuple[Difference, float]]:
+    """Every metric on every split that both models have, and on every stratum and language of these splits; with its p-value."""
+    pairs = pairs_of(first_scored, second_scored)
 
     def differences(split: str, group: str | None, mine: Metrics, theirs: Metrics) -> Iterator[tuple[Difference, float]]:
         here = [p for p in pairs if p[0].answer.split == split and (group is None or group in p[0].answer.groups)]
         for metric in (name for name in mine if name in theirs):
-            values, missing = _paired_differences(here, metric)
+            values, missing = paired_differences(here, metric)
             name = f"{split}/{metric}/paired" if group is None else f"{split}/{group}/{metric}/paired"
-            between = interval(values, seed=seed, name=name, missing=missing, resamples=resamples)
+            between = interval(values, seed=seed, name=name, missing=missing, resamples=resamples, level=level)
             difference = Difference(
                 first=first.label, second=second.label, split=split, metric=metric, difference=between, stratum=group,
                 separated=are_separated(mine[metric], theirs[metric]), before=mine[metric].mean, after=theirs[metric].mean,
@@ -52,25 +54,24 @@ def compare(
             yield difference, p_value(values)
 
     splits = [split for split in first.metrics if split in second.metrics]
-    whole = [row for split in splits for row, _ in differences(split, None, first.metrics[split], second.metrics[split])]
-    strata = [
+    whole = [row for split in splits for row in differences(split, None, first.metrics[split], second.metrics[split])]
+    return whole + [
         row
         for split in splits
         for group, metrics in first.by_stratum.get(split, {}).items()
         for row in differences(split, group, metrics, second.by_stratum.get(split, {}).get(group, {}))
     ]
-    return tuple(whole), _with_holm(strata)
 
 
-def _pairs(first: Sequence[EvalScores], second: Sequence[EvalScores]) -> list[tuple[EvalScores, EvalScores]]:
+def pairs_of(first: Sequence[EvalScores], second: Sequence[EvalScores]) -> list[tuple[EvalScores, EvalScores]]:
     by_key = {scores.answer.key: scores for scores in first}
     return [(by_key[scores.answer.key], scores) for scores in second if scores.answer.key in by_key]
 
 
-def _with_holm(rows: Sequence[tuple[Difference, float]]) -> tuple[Difference, ...]:
-    """Differences with too few pairs are not tested."""
+def with_holm(rows: Sequence[tuple[Difference, float]], level: float = LEVEL) -> tuple[Difference, ...]:
+    """All comparisons of a report, corrected together. Differences with too few pairs are not tested."""
     tested = [index for index, (row, _) in enumerate(rows) if row.difference.n >= MIN_PAIRS]
-    holds = {tested[place] for place in holm([rows[index][1] for index in tested], 1 - LEVEL)}
+    holds = {tested[place] for place in holm([rows[index][1] for index in tested], 1 - level)}
     return tuple(
         row.model_copy(update={"holm": index in holds and row.verdict != "no clear difference"})
         for index, (row, _) in enumerate(rows)
@@ -96,13 +97,13 @@ def p_value(values: Sequence[float]) -> float:
     return math.erfc(abs(float(data.mean())) / error / math.sqrt(2)) if error else 0.0
 
 
-def regressions(differences: Sequence[Difference], label: str) -> list[Difference]:
+def regressions(differences: Sequence[Difference], first: str, second: str) -> list[Difference]:
     """What got worse in a stratum or a language, the largest change first."""
-    worse = [row for row in differences if row.second == label and row.verdict == "worse"]
+    worse = [row for row in differences if (row.first, row.second) == (first, second) and row.verdict == "worse"]
     return sorted(worse, key=lambda row: -abs(row.difference.mean or 0.0))
 
 
-def _paired_differences(pairs: Pairs, metric: str) -> tuple[list[float], int]:
+def paired_differences(pairs: Pairs, metric: str) -> tuple[list[float], int]:
     """Second minus first where both have a value; and how many pairs have only one."""
     values, missing = [], 0
     for first, second in pairs:

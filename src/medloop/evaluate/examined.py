@@ -14,6 +14,7 @@ from medloop.contracts import Completion, LogLikelihood, Message, SuiteConfig
 from medloop.contracts.suite import LikelihoodPrompt
 from medloop.errors import ConfigError
 from medloop.evaluate.answer_cache import AnswerCache, CachedAnswer, Identity, answer_key, likelihood_key, prompt_id
+from medloop.models.codebook_prompt import Codebook
 from medloop.models.context_limits import ContextLimits
 
 AT_ONCE = 8  # batches between two writes to the disk
@@ -77,8 +78,16 @@ class ExaminedModel:
     """The `SuiteModel` that suites receive."""
 
     def __init__(
-        self, label: str, identity: Identity, load: Callable[[], Generate], cache: AnswerCache, *, codebook: str | None = None
+        self,
+        label: str,
+        identity: Identity,
+        load: Callable[[], Generate],
+        cache: AnswerCache,
+        *,
+        codebook: Codebook | None = None,
+        limits: ContextLimits | None = None,
     ) -> None:
+        self.limits = limits or ContextLimits()
         self._label, self._identity, self._load, self.cache, self._codebook = label, identity, load, cache, codebook
 
     @property
@@ -93,10 +102,14 @@ class ExaminedModel:
     def _generate(self) -> Generate:
         return self._load()
 
+    def unload(self) -> None:
+        """Free the memory; asked again, the model loads again."""
+        self.__dict__.pop("_generate", None)
+
     def answer(
         self, prompts: Sequence[Sequence[Message]], config: SuiteConfig, passages: Sequence[Sequence[str]] = ()
     ) -> list[Completion]:
-        sampling = AnswerSampling(max_new_tokens=config.max_new_tokens)
+        sampling = AnswerSampling(max_new_tokens=config.max_new_tokens, limits=self.limits)
         contexts = passages or [()] * len(prompts)
         asked = [AskedPrompt(tuple(prompt), tuple(context)) for prompt, context in zip(prompts, contexts, strict=True)]
         answers = self.complete(asked, sampling, batch_size=config.batch_size)
@@ -130,13 +143,7 @@ class ExaminedModel:
         return [self.cache.answers[key] for key in keys]
 
     def _with_codebook(self, prompt: AskedPrompt) -> AskedPrompt:
-        """The codebook stands before everything else, in the system message."""
-        if self._codebook is None:
-            return prompt
-        first, rest = prompt.messages[0], prompt.messages[1:]
-        own = (first.content, rest) if first.role == "system" else ("", prompt.messages)
-        system = Message(role="system", content=f"{self._codebook}\n\n{own[0]}".strip())
-        return AskedPrompt((system, *own[1]), prompt.passages)
+        return prompt if self._codebook is None else AskedPrompt(self._codebook.before(prompt.messages), prompt.passages)
 
     def _ask(
         self, part: Sequence[tuple[str, AskedPrompt]], sampling: AnswerSampling, batch_size: int

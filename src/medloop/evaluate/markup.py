@@ -23,6 +23,13 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
+def group_name(group: str) -> str:
+    """`language:en` as people say it."""
+    return {"language:en": "English", "language:zh": "Chinese", "language:mixed": "mixed languages"}.get(
+        group, group.removeprefix("language:")
+    )
+
+
 def one_line(text: str) -> str:
     """Text in one line that Markdown does not take for markup."""
     return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", " ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")

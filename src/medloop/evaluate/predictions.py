@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from medloop.bootstrap import LEVEL
 from medloop.contracts import Contract, Record, Sample, SuiteConfig
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import InputError
@@ -20,6 +21,7 @@ from medloop.models.context_limits import ContextLimits
 from medloop.store.files import jsonl
 from medloop.store.files.answer_lines import AnswerLine, read_answers, refuse_duplicate
 
+LOOKS, FIRST_LOOK = 4, 30
 DEFAULT_SPLITS = ("dev", "test", "gold", "red")
 
 
@@ -42,14 +44,32 @@ class EvalConfig(Contract):
     accept_untrusted: bool = False
     """Compare models by rules although people disagree with one of them (medloop reward validate); the report says so."""
 
+    precision: float | None = Field(None, gt=0, lt=1)
+    """Stop asking when half the interval of every metric on every whole split is at most this (early_stop.py)."""
+    all_pairs: bool = False
+    """Compare each model with every other one, not only with the first."""
+    fresh: bool = False
+    """Ask again although answers are stored: a model behind a URL may have changed."""
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """After how many questions per split the precision is looked at; the last look is at all of them."""
+        if self.precision is None:
+            return (self.n,)
+        return tuple(sorted({max(min(FIRST_LOOK, self.n), self.n // 2**halved) for halved in range(LOOKS)}))
+
+    @property
+    def level(self) -> float:
+        """Of every interval: several looks share the 5 % of error."""
+        return 1 - (1 - LEVEL) / len(self.looks)
+
     @property
     def sampling(self) -> AnswerSampling:
         return AnswerSampling(self.max_new_tokens, self.temperature, self.seed, self.limits)
 
-    @property
-    def suite(self) -> SuiteConfig:
-        """What the suites are told."""
-        return SuiteConfig(n=self.n, seed=self.seed, max_new_tokens=self.max_new_tokens, batch_size=self.batch_size)
+    def suite(self, n: int) -> SuiteConfig:
+        """What the suites are told at one look."""
+        return SuiteConfig(n=n, seed=self.seed, max_new_tokens=self.max_new_tokens, batch_size=self.batch_size)
 
 
 class Prediction(Contract):

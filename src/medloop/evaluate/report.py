@@ -1,13 +1,13 @@
 """The report: `eval_report.md` for people, `eval_report.json` (EvalReport) for programs; `report_page.py` makes the HTML."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from medloop.bootstrap import LEVEL
 from medloop.contracts import Difference, EvalReport, Interval, Missing, ModelResult, ScoredSample
-from medloop.contracts.suite import SuiteTable
 from medloop.evaluate.compare import MIN_PAIRS, regressions
-from medloop.evaluate.markup import number
+from medloop.evaluate.markup import group_name, markdown_table
+from medloop.evaluate.report_issues import baseline_rows, critical_headlines, issue_section, metrics_of, suite_section
 
 SHOWN = 600  # characters of a question or an answer
 REFERENCE = "reference answers"
@@ -15,13 +15,14 @@ REFERENCE = "reference answers"
 MEANING = """\
 ## What the numbers mean
 
-- Each cell is a mean with its 95 % interval: `0.62 [0.55, 0.70]`. The interval says how far the mean would move if other
+- Each cell is a mean with its {level} interval: `0.62 [0.55, 0.70]`. The interval says how far the mean would move if other
   questions of the same kind had been drawn (percentile bootstrap, {resamples} resamples, seed {seed}). It says nothing about
   questions of another kind, nor whether the rule itself is right. If all samples have the same score, the interval has no width.
 - `n` counts the samples a metric applies to, `missing` those without a score. Missing is never counted as 0.
 - **better** and **worse** compare both models on the same questions: the interval of the paired differences excludes 0. "yes"
-  under *separated* means that the models' own intervals do not overlap.
-- {penalties}
+  under *separated* means that the models' own intervals do not overlap. *Also after correction* means that the difference holds
+  for all comparisons of this report together (Holm).
+{asked}- {penalties}
 - *{reference}* are the answers in the data, scored by the same rules: what imitation alone could reach.
 """
 
@@ -31,7 +32,10 @@ def render(report: EvalReport, worse: Mapping[str, Sequence[tuple[ScoredSample, 
     config, penalties = report.config, set(report.config.get("penalties", ()))
     bad = ", ".join(f"`{name}`" for name in sorted(penalties))
     about = f"Lower is better for {bad}; higher is better for the others." if bad else "Higher is better for every metric."
-    meaning = MEANING.format(resamples=config.get("resamples"), seed=config.get("seed"), penalties=about, reference=REFERENCE)
+    meaning = MEANING.format(
+        level=level_of(report), resamples=config.get("resamples"), seed=config.get("seed"), penalties=about, reference=REFERENCE,
+        asked=_asked(report),
+    )  # fmt: skip
     parts = [
         f"# Evaluation: {_line(report.name)}\n",
         f"{report.timestamp:%Y-%m-%d %H:%M} UTC. Report {report.content_id()[:19]}….\n",
@@ -41,7 +45,8 @@ def render(report: EvalReport, worse: Mapping[str, Sequence[tuple[ScoredSample, 
         "## Results\n",
         *(_split_table(report, split) for split in splits_of(report)),
         *_cut_off(report),
-        *_suite_section(report),
+        *suite_section(report),
+        *issue_section(report),
         *_difference_section(report),
         meaning,
         *_part_section(report),
@@ -50,6 +55,22 @@ def render(report: EvalReport, worse: Mapping[str, Sequence[tuple[ScoredSample, 
         _inputs_section(report),
     ]
     return "\n".join(parts)
+
+
+def level_of(report: EvalReport) -> str:
+    """`95 %`; several declared looks at the precision make it more."""
+    return f"{100 * float(report.config.get('level', LEVEL)):.4g} %"
+
+
+def _asked(report: EvalReport) -> str:
+    config = report.config
+    if "looks" not in config:
+        return ""
+    looks = ", ".join(map(str, config["looks"]))
+    return (
+        f"- The precision of {config['precision']:g} was looked at after {looks} questions, and {config['asked']} were asked. "
+        f"The intervals are those of {len(config['looks'])} looks, so that all of them hold together with 95 %.\n"
+    )
 
 
 def cell(interval: Interval | None) -> str:
@@ -70,37 +91,14 @@ def splits_of(report: EvalReport) -> list[str]:
     return list(dict.fromkeys(split for result in report.results for split in result.metrics))
 
 
-def metrics_of(report: EvalReport, split: str) -> list[str]:
-    """The columns of a split: the rules, or the metrics of the suite of this name."""
-    suite = next((suite for suite in report.suites if suite.suite == split), None)
-    return list(report.rules) if suite is None else [metric.name for metric in suite.metrics]
-
-
-def baseline_rows(report: EvalReport, split: str) -> list[tuple[str, list[str]]]:
-    """What no model at all would get in a suite, by name; one cell per metric."""
-    baselines = next((suite.baselines for suite in report.suites if suite.suite == split), {})
-    names = dict.fromkeys(name for by_name in baselines.values() for name in by_name)
-    return [(name, [number(baselines.get(metric, {}).get(name)) for metric in metrics_of(report, split)]) for name in names]
-
-
 def headlines(report: EvalReport) -> list[str]:
     """Alarms and new critical failures first; then one sentence per model against the first.
 
     What got worse in any stratum is part of it.
     """
-    labels = dict.fromkeys(difference.second for difference in report.differences)
+    pairs = dict.fromkeys((difference.first, difference.second) for difference in report.differences)
     alarms = [f"ALARM {label}: {' '.join(alarms)}" for label, alarms in report.config.get("alarms", {}).items()]
-    return [*alarms, *_critical_headlines(report), *(_headline(report, label) for label in labels)]
-
-
-def _critical_headlines(report: EvalReport) -> Iterator[str]:
-    """One sentence per model: how many cases it fails that the first model does not, by suite and metric."""
-    first = report.results[0].label
-    for label in dict.fromkeys(failure.label for failure in report.critical if failure.new):
-        new = Counter(f"{row.suite} {row.metric}" for row in report.critical if row.new and row.label == label)
-        places = ", ".join(f"{name} {count}" for name, count in new.items())
-        cases = "case" if new.total() == 1 else "cases"
-        yield f"CRITICAL {label}: {new.total()} {cases} could harm a patient that {first} handles ({places})."
+    return [*alarms, *critical_headlines(report), *(_headline(report, *pair) for pair in pairs)]
 
 
 TRUST_WORDS = {"trusted": "trusted", "untrusted": "UNTRUSTED, and accepted", "unmeasured": "not measured"}
@@ -123,9 +121,10 @@ def _trust(row: Mapping[str, str]) -> str:
     return f"{word}: {row['reason']}, card {row['card']}" if row.get("card") else word
 
 
-def _headline(report: EvalReport, label: str) -> str:
-    mine = [difference for difference in report.differences if difference.second == label]
-    better, worse = ([d for d in mine if d.verdict == verdict] for verdict in ("better", "worse"))
+def _headline(report: EvalReport, first: str, label: str) -> str:
+    """Worse is whatever looks worse; better is only what holds after the correction for all comparisons of the report."""
+    mine = [difference for difference in report.differences if (difference.first, difference.second) == (first, label)]
+    better, worse = [d for d in mine if d.verdict == "better" and d.holm], [d for d in mine if d.verdict == "worse"]
     overall = {(True, False): "better overall", (False, True): "WORSE overall", (True, True): "better and WORSE overall"}
     sentence = f"{label} is {overall.get((bool(better), bool(worse)), 'not clearly different overall')}"
     if better and not worse and label in report.config.get("alarms", {}):
@@ -133,13 +132,13 @@ def _headline(report: EvalReport, label: str) -> str:
     details = [f"better on {', '.join(map(_change, better))}"] if better else []
     details += [f"WORSE on {', '.join(map(_change, worse))}"] if worse else []
     sentence += f" ({'; '.join(details)})" if details else ""
-    if losses := regressions(report.stratum_differences, label):
+    if losses := regressions(report.stratum_differences, first, label):
         by_stratum: dict[str, list[Difference]] = {}
         for row in losses:
             by_stratum.setdefault(group_name(row.stratum or ""), []).append(row)
         places = [f"{name} ({', '.join(map(_change, rows))})" for name, rows in by_stratum.items()]
         sentence += f", WORSE in: {'; '.join(places)}"
-    return f"Against {mine[0].first}, {sentence}."
+    return f"Against {first}, {sentence}."
 
 
 def _change(difference: Difference) -> str:
@@ -150,22 +149,15 @@ def _change(difference: Difference) -> str:
     return f"{difference.split} {difference.metric}{numbers}"
 
 
-def group_name(group: str) -> str:
-    """`language:en` as people say it."""
-    return {"language:en": "English", "language:zh": "Chinese", "language:mixed": "mixed languages"}.get(
-        group, group.removeprefix("language:")
-    )
-
-
 def strata_note(report: EvalReport) -> str:
     """How many comparisons the strata are, what chance alone would do, and which strata are too small to judge."""
     rows = report.stratum_differences
-    tested = [row for row in rows if row.difference.n >= MIN_PAIRS]
+    tested = [row for row in (*report.differences, *rows) if row.difference.n >= MIN_PAIRS]
     small = dict.fromkeys(f"{row.split} {group_name(row.stratum or '')}" for row in rows if 0 < row.difference.n < MIN_PAIRS)
     note = (
-        f"{len(tested)} comparisons of strata and languages were made. Where nothing changed, about {len(tested) * 0.025:.1f} "
-        "of them would still look worse by chance. All are listed, because a missed regression costs more than a second look; "
-        '"also after correction" says which ones hold for all comparisons together (Holm).'
+        f"{len(tested)} comparisons of models, splits, strata and languages were made. Where nothing changed, about "
+        f"{len(tested) * 0.025:.1f} of them would still look worse by chance. All are listed, because a missed regression costs "
+        'more than a second look; "also after correction" says which ones hold for all comparisons together (Holm).'
     )
     return note + (
         f" Not judged, because they have fewer than {MIN_PAIRS} pairs in a metric: {', '.join(small)}." if small else ""
@@ -175,21 +167,21 @@ def strata_note(report: EvalReport) -> str:
 def regression_rows(report: EvalReport) -> list[list[str]]:
     """A row per stratum and metric that got worse."""
     return [
-        [d.second, group_name(d.stratum or ""), d.split, d.metric, _change(d).removeprefix(f"{d.split} {d.metric} "),
-         signed(d.difference), str(d.difference.n), "yes" if d.holm else "no"]
-        for label in dict.fromkeys(difference.second for difference in report.differences)
-        for d in regressions(report.stratum_differences, label)
+        [f"{d.second} − {d.first}", group_name(d.stratum or ""), d.split, d.metric,
+         _change(d).removeprefix(f"{d.split} {d.metric} "), signed(d.difference), str(d.difference.n), "yes" if d.holm else "no"]
+        for pair in dict.fromkeys((difference.first, difference.second) for difference in report.differences)
+        for d in regressions(report.stratum_differences, *pair)
     ]  # fmt: skip
 
 
-REGRESSIONS = ("model", "stratum", "split", "metric", "means", "paired difference", "pairs", "also after correction")
+REGRESSIONS = ("models", "stratum", "split", "metric", "means", "paired difference", "pairs", "also after correction")
 
 
 def _regression_section(report: EvalReport) -> Iterator[str]:
     if not report.stratum_differences:
         return
     rows = [[_line(cell) for cell in row] for row in regression_rows(report)]
-    body = table(REGRESSIONS, rows) if rows else "Nothing got clearly worse in any stratum or language."
+    body = markdown_table(REGRESSIONS, rows) if rows else "Nothing got clearly worse in any stratum or language."
     yield f"## Worse in a stratum\n\n{body}\n\n{strata_note(report)}\n"
 
 
@@ -202,54 +194,13 @@ def _split_table(report: EvalReport, split: str) -> str:
         if split in result.metrics
     ]
     rows += [[f"*{_line(name)}*", *cells, ""] for name, cells in baseline_rows(report, split)]
-    return f"### {split}\n\n{table(head, rows)}\n"
+    return f"### {split}\n\n{markdown_table(head, rows)}\n"
 
 
 def _cut_off(report: EvalReport) -> Iterator[str]:
     for label, cut in report.config.get("cut_off", {}).items():
         limit = report.config.get("max_new_tokens")
         yield f"{cut} answers of `{_line(label)}` reached the limit of {limit} tokens and are scored as they are.\n"
-
-
-CRITICAL = ("model", "suite", "metric", "case", "strata", "new")
-
-
-def critical_rows(report: EvalReport) -> list[list[str]]:
-    """New failures first; then those that the first model has, too."""
-    ordered = sorted(report.critical, key=lambda row: not row.new)
-    return [
-        [row.label, row.suite, row.metric, row.case, ", ".join((*row.strata, group_name(f"language:{row.language}"))),
-         "yes" if row.new else "no"]
-        for row in ordered
-    ]  # fmt: skip
-
-
-def suite_notes(report: EvalReport) -> list[str]:
-    """What the suites could not measure, and what that costs."""
-    return [
-        f"{suite.suite}, {label}: {note}" for suite in report.suites for label, notes in suite.notes.items() for note in notes
-    ]
-
-
-def suite_tables(report: EvalReport) -> list[tuple[str, SuiteTable]]:
-    """Tables that suites made, such as the triage matrix, each with a title that names suite and model."""
-    return [
-        (f"{suite.suite}, {label}: {table.title}", table)
-        for suite in report.suites
-        for label, tables in suite.tables.items()
-        for table in tables
-    ]
-
-
-def _suite_section(report: EvalReport) -> Iterator[str]:
-    if not report.suites:
-        return
-    rows = [[_line(cell) for cell in row] for row in critical_rows(report)]
-    yield "## Critical failures\n"
-    yield f"{table(CRITICAL, rows)}\n" if rows else "No case of a suite fails a critical metric.\n"
-    yield from (f"- {escape(note)}\n" for note in suite_notes(report))
-    for title, made in suite_tables(report):
-        yield f"### {escape(title)}\n\n{table(made.columns, [[_line(value) for value in row] for row in made.rows])}\n"
 
 
 def _headed(report: EvalReport, name: str) -> str:
@@ -261,11 +212,12 @@ def _difference_section(report: EvalReport) -> Iterator[str]:
         return
     rows = [
         [d.split, d.metric, f"`{_line(d.second)}` − `{_line(d.first)}`", signed(d.difference), str(d.difference.n),
-         "yes" if d.separated else "no", f"**{d.verdict}**" if d.verdict != "no clear difference" else d.verdict]
+         "yes" if d.separated else "no", f"**{d.verdict}**" if d.verdict != "no clear difference" else d.verdict,
+         "yes" if d.holm else "no"]
         for d in report.differences
     ]  # fmt: skip
-    head = ["split", "metric", "difference", "mean", "pairs", "separated", "verdict"]
-    yield f"## Differences on the same questions\n\n{table(head, rows)}\n"
+    head = ["split", "metric", "difference", "mean", "pairs", "separated", "verdict", "also after correction"]
+    yield f"## Differences on the same questions\n\n{markdown_table(head, rows)}\n"
 
 
 def signed(interval: Interval) -> str:
@@ -284,7 +236,7 @@ def _part_section(report: EvalReport) -> Iterator[str]:
             for result in report.results
             if _most(metrics := result.by_stratum.get(split, {}).get(part, {}))
         ]
-        yield f"### {split}\n\n{table(['part', 'model', *(_headed(report, name) for name in names), 'n'], rows)}\n"
+        yield f"### {split}\n\n{markdown_table(['part', 'model', *(_headed(report, name) for name in names), 'n'], rows)}\n"
 
 
 def _most(metrics: Mapping[str, Interval]) -> int:
@@ -336,11 +288,6 @@ def escape(text: str) -> str:
 def _line(text: str) -> str:
     """One line, safe inside a table or a code span."""
     return " ".join(text.replace("|", "\\|").replace("`", "'").replace("<", "&lt;").split())
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def _inputs_section(report: EvalReport) -> str:

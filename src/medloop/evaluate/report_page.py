@@ -11,22 +11,26 @@ from markupsafe import Markup
 
 from medloop import plots
 from medloop.contracts import EvalReport, Interval
-from medloop.evaluate.markup import templates
+from medloop.evaluate.markup import group_name, templates
 from medloop.evaluate.report import (
-    CRITICAL,
     REFERENCE,
     REGRESSIONS,
-    baseline_rows,
     cell,
-    critical_rows,
-    group_name,
     headlines,
     judged_by,
-    metrics_of,
+    level_of,
     regression_rows,
     signed,
     splits_of,
     strata_note,
+)
+from medloop.evaluate.report_issues import (
+    CRITICAL,
+    ISSUES,
+    baseline_rows,
+    critical_rows,
+    issue_rows,
+    metrics_of,
     suite_notes,
     suite_tables,
 )
@@ -44,14 +48,24 @@ class IntervalPlot:
 def render_page(report: EvalReport) -> str:
     splits = {split: (list(_by_model(report, split)), list(_by_stratum(report, split))) for split in splits_of(report)}
     differences = [
-        (d.second, d.split, d.metric, signed(d.difference), d.difference.n, "yes" if d.separated else "no", d.verdict)
+        (
+            f"{d.second} − {d.first}",
+            d.split,
+            d.metric,
+            signed(d.difference),
+            d.difference.n,
+            "yes" if d.separated else "no",
+            d.verdict,
+            "yes" if d.holm else "no",
+        )
         for d in report.differences
     ]
     return templates().get_template("eval.html").render(
         report=report, headlines=headlines(report), judged_by=judged_by(report), regressions=regression_rows(report),
         regression_head=REGRESSIONS,
         strata_note=strata_note(report), splits=splits, differences=differences, critical_head=CRITICAL,
-        critical=critical_rows(report), notes=suite_notes(report), suite_tables=suite_tables(report),
+        critical=critical_rows(report), notes=suite_notes(report), suite_tables=suite_tables(report), level=level_of(report),
+        issue_head=ISSUES, issues=issue_rows(report),
         baselines={
             split: (["", *metrics_of(report, split)], [[name, *cells] for name, cells in baseline_rows(report, split)])
             for split in splits

@@ -10,7 +10,7 @@ question (it names no red flag) leaves it out of its average.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from medloop.bootstrap import RESAMPLES, interval
+from medloop.bootstrap import LEVEL, RESAMPLES, interval
 from medloop.contracts import Interval, Missing, ModelRef, ModelResult, Rule, Sample, Score, ScoredSample
 
 WORST = 5
@@ -73,27 +73,30 @@ def summarise(
     model: ModelRef | None = None,
     seed: int,
     resamples: int = RESAMPLES,
+    level: float = LEVEL,
 ) -> ModelResult:
     """One model on all splits. The same scores and seed give the same result, whatever else is evaluated beside it."""
     metrics: dict[str, dict[str, Interval]] = {}
     by_group: dict[str, dict[str, dict[str, Interval]]] = {}
     for split in dict.fromkeys(scores.answer.split for scores in scored):
         of_split = [scores for scores in scored if scores.answer.split == split]
-        metrics[split] = _intervals(of_split, split, seed, resamples)
+        metrics[split] = _intervals(of_split, split, seed, resamples, level)
         groups = sorted({group for scores in of_split for group in scores.answer.groups})
         by_group[split] = {
-            group: _intervals([s for s in of_split if group in s.answer.groups], f"{split}/{group}", seed, resamples)
+            group: _intervals([s for s in of_split if group in s.answer.groups], f"{split}/{group}", seed, resamples, level)
             for group in groups
         }
     return ModelResult(label=label, model=model, metrics=metrics, by_stratum=by_group, worst=worst(scored, penalties))
 
 
-def _intervals(scored: Sequence[EvalScores], name: str, seed: int, resamples: int) -> dict[str, Interval]:
+def _intervals(scored: Sequence[EvalScores], name: str, seed: int, resamples: int, level: float) -> dict[str, Interval]:
     intervals: dict[str, Interval] = {}
     for metric in dict.fromkeys(score.name for s in scored for score in s.scores):
         values = [value for s in scored if (value := s.value(metric)) is not None]
         missing = sum(isinstance(score, Missing) for s in scored for score in s.scores if score.name == metric)
-        intervals[metric] = interval(values, seed=seed, name=f"{name}/{metric}", missing=missing, resamples=resamples)
+        intervals[metric] = interval(
+            values, seed=seed, name=f"{name}/{metric}", missing=missing, resamples=resamples, level=level
+        )
     return intervals
 
 

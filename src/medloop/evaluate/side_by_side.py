@@ -1,19 +1,22 @@
 """Several sets of answers to the same questions, scored by the same rules, against the first of them; written as a report."""
 
 import re
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from medloop.contracts import EvalReport, ModelRef, Rule, SuiteResult, utc_now
 from medloop.errors import ConfigError
 from medloop.evaluate.broken_text import broken_text
-from medloop.evaluate.compare import compare, degraded
+from medloop.evaluate.compare import compare, degraded, with_holm
+from medloop.evaluate.failure_clusters import Embed, cluster_failures, with_trend
 from medloop.evaluate.predictions import EvalConfig
 from medloop.evaluate.report import REFERENCE, render
 from medloop.evaluate.report_page import render_page
-from medloop.evaluate.run import EvalAnswer, score_answers, summarise
+from medloop.evaluate.run import EvalAnswer, EvalScores, score_answers, summarise
 from medloop.evaluate.suite_results import critical_failures, penalties_of, suite_scores, summaries
 from medloop.store.files.atomic import atomic_write
 
@@ -38,44 +41,71 @@ class Evaluation:
     json: Path
 
 
+def score_models(models: Sequence[ModelAnswers], rules: Sequence[Rule]) -> dict[str, tuple[EvalScores, ...]]:
+    """The answers of each model scored by the rules, and the cases of its suites as the suites scored them."""
+    return {
+        model.label: (
+            *score_answers(model.answers, rules),
+            *(scores for result in model.suites for scores in suite_scores(result)),
+        )
+        for model in models
+    }
+
+
 def side_by_side(
     models: Sequence[ModelAnswers],
     rules: Sequence[Rule],
+    scored: Mapping[str, Sequence[EvalScores]],
     *,
     inputs: Mapping[str, str],
     config: EvalConfig,
     name: str,
     markdown: Path,
     trust: Mapping[str, Mapping[str, str]] | None = None,
+    earlier: EvalReport | None = None,
+    embed: Embed | None = None,
 ) -> Evaluation:
-    """Score, compare with the first model, and write `markdown`, with the HTML and the JSON beside it.
+    """Compare with the first model, and write `markdown`, with the HTML and the JSON beside it.
 
-    `trust` says for each rule how far it agrees with people: verdict, reason, and the version of the card.
+    `trust` says for each rule how far it agrees with people: verdict, reason, and the version of the card. The trend of the
+    issues is against the `earlier` report; `embed` finds what failures are alike better than their words.
     """
     examined = {model.label: model.suites for model in models if model.suites}
     penalties = penalties_of(rules, examined)
-    scored, results = {}, {}
-    for model in models:
-        label = model.label
-        of_suites = (scores for result in model.suites for scores in suite_scores(result))
-        scored[label] = (*score_answers(model.answers, rules), *of_suites)
-        results[label] = summarise(
-            scored[label], penalties=penalties, label=label, model=model.model, seed=config.seed, resamples=config.resamples
+    results = {
+        model.label: summarise(
+            scored[model.label], penalties=penalties, label=model.label, model=model.model, seed=config.seed,
+            resamples=config.resamples, level=config.level,
         )
+        for model in models
+    }  # fmt: skip
     first, *others = [model.label for model in models if model.label != REFERENCE]
-    versus = partial(compare, results[first], scored[first], penalties=penalties, seed=config.seed, resamples=config.resamples)
-    compared = [versus(results[label], scored[label]) for label in others]
+    pairs = combinations((first, *others), 2) if config.all_pairs else ((first, other) for other in others)
+    rows = [
+        row
+        for one, other in pairs
+        for row in compare(
+            results[one], scored[one], results[other], scored[other], penalties=penalties, seed=config.seed,
+            resamples=config.resamples, level=config.level,
+        )
+    ]  # fmt: skip
+    compared = with_holm(rows, config.level)
+    issues = [
+        issue for label in (first, *others) for issue in cluster_failures(scored[label], penalties, label=label, embed=embed)
+    ]
     report = EvalReport(
         name=name,
         results=tuple(results.values()),
-        differences=tuple(row for whole, _ in compared for row in whole),
-        stratum_differences=tuple(row for _, strata in compared for row in strata),
+        differences=tuple(row for row in compared if row.stratum is None),
+        stratum_differences=tuple(row for row in compared if row.stratum is not None),
         suites=summaries(examined),
         critical=critical_failures(examined),
+        clusters=with_trend(issues, earlier),
         inputs=dict(inputs),
         rules={rule.name: rule.version for rule in rules},
         config={
-            **config.model_dump(mode="json"),
+            **config.model_dump(mode="json", exclude_none=True),
+            **_early_stop(config, scored[first]),
             "penalties": sorted(penalties),
             "cut_off": _truncated(models),
             "alarms": _alarms(models),
@@ -88,6 +118,14 @@ def side_by_side(
     atomic_write(markdown.with_suffix(".html"), render_page(report))
     atomic_write(markdown, render(report, worse))
     return Evaluation(report, markdown, markdown.with_suffix(".html"), markdown.with_suffix(".json"))
+
+
+def _early_stop(config: EvalConfig, scored: Sequence[EvalScores]) -> dict[str, Any]:
+    """At which of the declared looks the evaluation ended; the largest split says it."""
+    if config.precision is None:
+        return {}
+    counts = Counter(scores.answer.split for scores in scored)
+    return {"looks": list(config.looks), "asked": max(counts.values(), default=0), "level": config.level}
 
 
 def _truncated(models: Sequence[ModelAnswers]) -> dict[str, int]:
@@ -106,7 +144,7 @@ def _alarms(models: Sequence[ModelAnswers]) -> dict[str, list[str]]:
 def label_models(models: Sequence[ModelRef]) -> dict[str, ModelRef]:
     """Models by short name; by their full path where two share the short one."""
     short = [ref.label for ref in models]
-    named = {ref.label if short.count(ref.label) == 1 else f"{ref.base}+{ref.adapter}": ref for ref in models}
+    named = {ref.label if short.count(ref.label) == 1 else ref.spec: ref for ref in models}
     if len(named) < len(models):
         raise ConfigError("The same model is named twice", "Name each model once")
     return named

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from medloop.contracts import ModelRef, Record, Rule, Sample, TrainingCard
+from medloop.contracts import EvalReport, ModelRef, Record, Rule, Sample, TrainingCard
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.data.text.risk import strata_of
+from medloop.errors import ConfigError, InputError, explain_os_errors
 from medloop.evaluate.answer_cache import AnswerCache
+from medloop.evaluate.early_stop import is_precise
 from medloop.evaluate.examined import ExaminedModel, Generate, Progress
 from medloop.evaluate.hacking.null_probes import probe
 from medloop.evaluate.hacking.panel import Panel, PanelConfig, panel
@@ -15,13 +17,23 @@ from medloop.evaluate.inspection.pool import AnswerPool, PoolTools, default_file
 from medloop.evaluate.inspection.weekly_sample import InspectConfig, Inspection, inspect
 from medloop.evaluate.predictions import EvalConfig, answer_all, read_predictions, read_splits, references
 from medloop.evaluate.report import REFERENCE
-from medloop.evaluate.side_by_side import Evaluation, ModelAnswers, label_files, label_models, predictions_path, side_by_side
+from medloop.evaluate.side_by_side import (
+    Evaluation,
+    ModelAnswers,
+    label_files,
+    label_models,
+    predictions_path,
+    score_models,
+    side_by_side,
+)
 from medloop.lexicon.language import detect_language
 from medloop.loop.audit import text_tools
 from medloop.loop.suites import SuiteTools, load_suites, run_suite
 from medloop.loop.trust import refuse_untrusted, rule_verdicts
+from medloop.loop.url_model import UrlGenerator, is_url, parse_url
 from medloop.models import require_packages
-from medloop.models.find import resolve_chat_model
+from medloop.models.codebook_prompt import read_codebook
+from medloop.models.find import parse_model, resolve_chat_model
 from medloop.reward.mix import GivenParts, MixConfig, build_mix
 from medloop.reward.rules import load_rules
 from medloop.settings import Settings
@@ -33,8 +45,20 @@ DEFAULT_RULES = ("chain", "emergency", "risk")
 OpenModel = Callable[[ModelRef, Settings], tuple[Mapping[str, str | None], Callable[[], Generate]]]
 
 
+def parse_examined(spec: str) -> ModelRef:
+    """`BASE[+ADAPTER][,codebook=FILE]` or `URL#NAME[,codebook=FILE]`, as `--model` gives it."""
+    model, comma, codebook = spec.partition(",codebook=")
+    if comma and not codebook:
+        raise ConfigError(f"--model is '{spec}', which names no codebook", "Example: embedded:tiny+sft,codebook=rules.md")
+    ref = ModelRef(base=parse_url(model).spec) if is_url(model) else parse_model("--model", model)
+    return ref.model_copy(update={"codebook": codebook or None})
+
+
 def open_model(ref: ModelRef, settings: Settings) -> tuple[Mapping[str, str | None], Callable[[], Generate]]:
     """A model's identity by hash, and how to load it; it is loaded only when an answer is missing."""
+    if is_url(ref.base):
+        address, key = parse_url(ref.base), settings.evaluate.key.get_secret_value()
+        return address.identity, lambda: UrlGenerator(address, key)
     require_packages()
     model = resolve_chat_model(ref, settings)
 
@@ -44,6 +68,16 @@ def open_model(ref: ModelRef, settings: Settings) -> tuple[Mapping[str, str | No
         return load_generator(ref, settings)
 
     return {"base": model.sha256, "adapter": model.adapter_sha256}, load
+
+
+def examined_model(label: str, ref: ModelRef, settings: Settings, opened: OpenModel, config: EvalConfig) -> ExaminedModel:
+    """A model as suites see it, with its codebook and the shared cache of answers."""
+    identity, load = opened(ref, settings)
+    codebook = read_codebook(settings.find(ref.codebook)) if ref.codebook else None
+    if codebook is not None:
+        identity = {**identity, "codebook": codebook.sha256}
+    cache = AnswerCache(answer_folder(settings), identity, fresh=config.fresh)
+    return ExaminedModel(label, identity, load, cache, codebook=codebook, limits=config.limits)
 
 
 def check_judges(settings: Settings, rules: Sequence[Rule], *, accept_untrusted: bool) -> dict[str, dict[str, str]]:
@@ -69,12 +103,15 @@ def evaluate_models(
     markdown: Path,
     open_model: OpenModel = open_model,
     progress: Callable[[str], Progress] | None = None,
+    against: Path | None = None,
 ) -> Evaluation:
     """Models and prediction files on the same questions, scored by the same rules, and examined by the same suites.
 
     Report and answers stay on disk. Without splits in the configuration only the suites run, and those need a model.
+    The trend of the issues is against the report `against`, or else the one that this one replaces.
     ConfigError if people disagree with one of the rules, unless the configuration accepts that.
     """
+    earlier = earlier_report(against, markdown)
     scorers = load_rules(rules) if config.splits else ()
     examinations = load_suites(suites, SuiteTools(settings))
     judged = check_judges(settings, scorers, accept_untrusted=config.accept_untrusted)
@@ -82,20 +119,56 @@ def evaluate_models(
     inputs = {f"data {split}": file_sha256(settings.workspace.processed / SPLIT_FILES[split]) for split in splits}
     refs = label_models(models)
     files = label_files(predictions, taken=refs)
-    from_files = [ModelAnswers(label, read_predictions(path, splits)) for label, path in files.items()]
+    for path in files.values():
+        read_predictions(path, splits)  # a bad file is told before a model is asked
     inputs.update({f"predictions {label}": file_sha256(path) for label, path in files.items()})
-    opened = {label: open_model(ref, settings) for label, ref in refs.items()}
-    from_models = []
-    for label, (identity, load) in opened.items():
-        inputs.update({f"{kind} of {label}": sha for kind, sha in identity.items() if sha is not None})
-        model = ExaminedModel(label, identity, load, AnswerCache(answer_folder(settings), identity))
-        told: Progress = progress(label) if progress else lambda done, total: None
-        answers = answer_all(splits, model, predictions_path(markdown, label), config, told) if splits else []
-        results = tuple(run_suite(suite, model, config.suite, told) for suite in examinations)
-        from_models.append(ModelAnswers(label, answers, refs[label], _training_alarms(refs[label], settings), results))
-    in_data = references(splits)
-    columns = [*from_models, *from_files, *([ModelAnswers(REFERENCE, in_data)] if in_data else [])]
-    return side_by_side(columns, scorers, inputs=inputs, config=config, name=name, markdown=markdown, trust=judged)
+    examined = [examined_model(label, ref, settings, open_model, config) for label, ref in refs.items()]
+    for model in examined:
+        inputs.update({f"{kind} of {model.label}": sha for kind, sha in model.identity.items() if sha is not None})
+
+    def look(n: int) -> list[ModelAnswers]:
+        """All models on the first `n` questions of each split and `n` cases of each suite; earlier answers are in the cache."""
+        first = {split: records[:n] for split, records in splits.items()}
+        columns = []
+        for model in examined:
+            label, ref = model.label, refs[model.label]
+            told: Progress = progress(label) if progress else lambda done, total: None
+            answers = answer_all(first, model, predictions_path(markdown, label), config, told) if first else []
+            results = tuple(run_suite(suite, model, config.suite(n), told) for suite in examinations)
+            if n == config.looks[-1]:
+                model.unload()
+            columns.append(ModelAnswers(label, answers, ref, _training_alarms(ref, settings), results))
+        columns += [ModelAnswers(label, read_predictions(path, first)) for label, path in files.items()]
+        in_data = references(first)
+        return [*columns, *([ModelAnswers(REFERENCE, in_data)] if in_data else [])]
+
+    for n in config.looks:
+        columns = look(n)
+        scored = score_models(columns, scorers)
+        if n == config.looks[-1] or is_precise({c.label: scored[c.label] for c in columns if c.label != REFERENCE}, config):
+            break
+    return side_by_side(
+        columns, scorers, scored, inputs=inputs, config=config, name=name, markdown=markdown, trust=judged, earlier=earlier
+    )
+
+
+def earlier_report(against: Path | None, markdown: Path) -> EvalReport | None:
+    """The report to compare the issues with. One that is replaced may be of an older form; then there is no trend."""
+    if against is not None:
+        return read_report(against)
+    try:
+        return read_report(markdown.with_suffix(".json"))
+    except InputError:
+        return None
+
+
+def read_report(path: Path) -> EvalReport:
+    with explain_os_errors(path):
+        text = path.with_suffix(".json").read_text(encoding="utf-8")
+    try:
+        return EvalReport.from_json(text)
+    except ValueError:
+        raise InputError(f"{path} is not a report of medloop eval", "Name its eval_report.json or eval_report.md") from None
 
 
 def answer_folder(settings: Settings) -> Path:

@@ -1,0 +1,61 @@
+"""The codebook in a prompt: rules that a model is told before everything else, without training.
+
+    codebook = read_codebook(Path("rules.jsonl"))
+    codebook.before(messages)                            # its text at the start of the system message
+
+A file of rules is JSON lines of `CodebookRule` or `CodebookDelta` (as `data feedback` proposes them), or plain text that is taken
+as it is. Retired rules are left out.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from medloop.contracts import CodebookDelta, CodebookRule, Message
+from medloop.errors import InputError, explain_os_errors
+from medloop.store.files import jsonl
+from medloop.store.files.atomic import file_sha256
+
+HEADING = "Follow these rules of the clinic in your answer. 请在回答中遵守以下规则。"
+MOST_CHARACTERS = 20_000  # a longer one fits into no small model
+
+
+@dataclass(frozen=True)
+class Codebook:
+    """Rules as one text, and the hash of the file."""
+
+    text: str
+    sha256: str
+
+    def before(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The messages with the rules at the start of the system message."""
+        own = messages[0].content if messages[0].role == "system" else ""
+        rest = messages[1:] if own else messages
+        return (Message(role="system", content=f"{self.text}\n\n{own}".strip()), *rest)
+
+
+def read_codebook(path: Path) -> Codebook:
+    if path.suffix == ".jsonl":
+        rules = [_rule(path, number, row) for number, row in jsonl.numbered(path)]
+        active = [rule.text for rule in rules if rule.state != "retired"]
+        text = "\n".join([HEADING, *(f"- {' '.join(line.split())}" for line in dict.fromkeys(active))]) if active else ""
+    else:
+        with explain_os_errors(path):
+            text = path.read_bytes().decode("utf-8", errors="replace").strip()
+    if not text or "\ufffd" in text or len(text) > MOST_CHARACTERS:
+        problem = (
+            "has no rule" if not text else "is not UTF-8 text" if "\ufffd" in text else f"is over {MOST_CHARACTERS} characters"
+        )
+        raise InputError(f"The codebook {path} {problem}", "Name a text file, or JSON lines of rules")
+    return Codebook(text, file_sha256(path))
+
+
+def _rule(path: Path, number: int, row: dict[str, object]) -> CodebookRule:
+    try:
+        if "action" not in row:
+            return CodebookRule.model_validate(row)
+        delta = CodebookDelta.model_validate(row)
+    except ValidationError:
+        raise InputError.at(path, number, "not a rule of a codebook", "A rule has text, scope and timestamp") from None
+    return delta.rule.model_copy(update={"state": "retired"}) if delta.action == "retire" else delta.rule
