@@ -113,7 +113,7 @@ def evaluate_models(
     """
     earlier = earlier_report(against, markdown)
     scorers = load_rules(rules) if config.splits else ()
-    examinations = load_suites(suites, SuiteTools(settings))
+    examinations = load_suites(suites, SuiteTools(settings, tuple(models)))
     judged = check_judges(settings, scorers, accept_untrusted=config.accept_untrusted)
     splits = _splits(settings, config)
     inputs = {f"data {split}": file_sha256(settings.workspace.processed / SPLIT_FILES[split]) for split in splits}

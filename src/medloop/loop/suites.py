@@ -11,21 +11,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from medloop.contracts import Suite, SuiteConfig, SuiteModel, SuiteProgress, SuiteResult
+from medloop.contracts import ModelRef, Suite, SuiteConfig, SuiteModel, SuiteProgress, SuiteResult
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.errors import ConfigError, InputError
 from medloop.evaluate.suite_results import check_result
+from medloop.evaluate.suites.ability import Ability
+from medloop.evaluate.suites.multiple_choice import MultipleChoice
 from medloop.knobs import did_you_mean, import_object
+from medloop.loop.leak_suite import leak_suite
 from medloop.loop.reference_suites import golden_suite, ragas_suite
 from medloop.loop.safety_suites import rubric_suite, triage_suite
+from medloop.reward.answer_text import split_answer
 from medloop.settings import Settings
 
 
 @dataclass(frozen=True)
 class SuiteTools:
-    """What a suite can be built from: the workspace and its settings (seed, keys, folders)."""
+    """What a suite can be built from: the workspace and its settings (seed, keys, folders), and the models to be examined."""
 
     settings: Settings
+    models: tuple[ModelRef, ...] = ()
 
 
 SuiteFactory = Callable[[SuiteTools, Path | None], Suite]
@@ -35,6 +40,9 @@ SUITES: dict[str, SuiteFactory] = {
     "rubric": lambda tools, file: rubric_suite(tools.settings, file),
     "golden": lambda tools, file: golden_suite(tools.settings, file),
     "ragas": lambda tools, file: ragas_suite(tools.settings, file),
+    "multiple_choice": lambda tools, file: MultipleChoice(file),
+    "ability": lambda tools, file: Ability(file, lambda answer: split_answer(answer).visible),
+    "leak": lambda tools, file: leak_suite(tools.settings, tools.models, file),
 }
 
 
