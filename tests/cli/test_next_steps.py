@@ -82,7 +82,7 @@ def command_of(text: str) -> tuple[list[str], list[str]]:
     while words and hasattr(group, "commands") and words[0].rstrip(".,:") in group.commands:
         names.append(words.pop(0).rstrip(".,:"))
         group = group.commands[names[-1]]
-    missing = words[:1] if hasattr(group, "commands") and words and re.fullmatch(r"[a-z-]+", words[0]) else []
+    missing = words[:1] if hasattr(group, "commands") and words and re.fullmatch(r"[a-z][a-z-]*", words[0]) else []
     known = {option for param in group.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
     return names, missing + [word for word in words if word.startswith("--") and word.split("=")[0] not in known]
 

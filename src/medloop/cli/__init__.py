@@ -33,6 +33,7 @@ COMMANDS = {
     "reward": ("reward", "Score answers with rules and models, and explain each score."),
     "train": ("train", "Train with SFT, a reward model, DPO, KTO, PPO, GRPO or IRS."),
     "predict": ("predict", "Answer every question in a file."), "eval": ("eval", "Compare models on held-out questions."),
+    "gate": ("gate", "Decide whether a model may be promoted; sign and waive with people."),
     "inspect": ("inspect", "Draw this week's answers for a medical reviewer; import the verdicts."),
     "lineage": ("lineage", "Show what contains a record, and which records are behind a model."),
     "jobs": ("jobs", "Run training in the background: submit, watch, cancel, resume."),
