@@ -1,5 +1,5 @@
 # make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
-# make setup | lint | bench | docs | test-slow | test-versions | compile | test-compiled | lock | sbom | clean
+# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -11,7 +11,7 @@ LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 # The suite starts hundreds of processes. Without bytecode each of them, and pytest itself, compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-versions compile test-compiled lint bench docs lock sbom clean
+.PHONY: setup demo test test-slow test-mlflow test-versions compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,10 @@ demo: setup
 
 test: lint
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The registry's tests against a real MLflow server, which has an environment of its own: make test-mlflow MLFLOW_PYTHON=/path/bin/python
+test-mlflow: setup
+	@OMP_NUM_THREADS=1 MLFLOW_PYTHON=$(MLFLOW_PYTHON) $(BIN)/python -m pytest tests/registry
 
 test-slow: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow

@@ -14,7 +14,7 @@ RANKS = [
     {"errors", "patterns"},
     {"bootstrap", "contracts", "diagram", "isolation", "knobs", "plots", "sections", "settings"},
     {"lexicon", "store", "models", "privacy"},
-    {"client", "data", "embedded", "evaluate", "feedback", "reward", "teacher", "testing", "train"},
+    {"client", "data", "embedded", "evaluate", "feedback", "registry", "reward", "teacher", "testing", "train"},
     {"loop"},
     {"jobs"},
     {"api"},
@@ -23,7 +23,7 @@ RANKS = [
 ]
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 MAY_MEET = {1, 2}  # contracts and settings may use each other, store and privacy too
-HEAVY = {"torch", "transformers", "peft", "trl", "datasets", "accelerate", "pyarrow"}
+HEAVY = {"torch", "transformers", "peft", "trl", "datasets", "accelerate", "pyarrow", "mlflow"}
 OPTIONAL = HEAVY | {
     "bitsandbytes",
     "datasketch",

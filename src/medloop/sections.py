@@ -70,3 +70,17 @@ class RagasSettings(Section):
     embedding_model: str = Field("bge-m3", min_length=1, description="Model of that service that encodes texts.")
     key: SecretStr = Field(SecretStr(""), description="API key of that service; empty: none.")
     timeout_s: float = Field(120, gt=0, description="Seconds after which a score of RAGAS is missing.")
+
+
+class RegistrySettings(Section):
+    model: str = Field(
+        "med-assistant", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="Name of the registered model in MLflow."
+    )
+    url: str = Field(
+        "",
+        pattern=r"^(https?://[^@]+)?$",
+        description="MLflow server of the registry; empty: MLflow's SQLite store in the workspace (registry/).",
+    )
+    token: SecretStr = Field(
+        SecretStr(""), description="Bearer token of that server; the variable MLFLOW_TRACKING_TOKEN sets it too."
+    )

@@ -27,6 +27,7 @@ from medloop.sections import (
     Device,
     EvaluateSettings,
     RagasSettings,
+    RegistrySettings,
     RewardSettings,
     RolloutSettings,
     Section,
@@ -38,7 +39,9 @@ RESTORING = ".restoring"  # in a workspace: a restore that has not ended
 ASIDE = "before-restore"  # begins the name of what a restore set aside; no part of the workspace
 ENV_PREFIX = "MEDLOOP_"
 # Variables that other programs define for the same setting; ours wins over them.
-FOREIGN_VARIABLES = {"reward.device": "REWARD_DEVICE", "teacher.key": "DEEPSEEK_API_KEY"}
+FOREIGN_VARIABLES = {
+    "reward.device": "REWARD_DEVICE", "teacher.key": "DEEPSEEK_API_KEY", "registry.token": "MLFLOW_TRACKING_TOKEN",
+}  # fmt: skip
 
 
 def _networks(text: str) -> str:
@@ -130,6 +133,7 @@ class Settings(Section):
     evaluate: EvaluateSettings = EvaluateSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     privacy: PrivacySettings = PrivacySettings()
+    registry: RegistrySettings = RegistrySettings()
     jobs: JobSettings = JobSettings()
     api: ApiSettings = ApiSettings()
     backup: BackupSettings = BackupSettings()
@@ -233,6 +237,10 @@ class Workspace:
     @property
     def models(self) -> Path:
         return self.home / "models"
+
+    @property
+    def registry(self) -> Path:
+        return self.home / "registry"
 
     @property
     def jobs(self) -> Path:

@@ -36,6 +36,7 @@ COMPOSED = {
         "trust_high", "trust_cases", "trust_ties", "trust_missing", "trust_kind_", "trust_problem_", "trust_wrong_", "trust_stratum_", "trust_source_"),
     "lineage": ("lineage_kind_", "lineage_kinds_", "lineage_detail_", "lineage_flag_", "lineage_role_"),
     "approvals": ("approvals_table_", "approvals_done_"),
+    "registry": ("registry_gate_", "registry_promote_", "registry_action_", "registry_champion", "registry_challenger"),
     "audit": ("audit_bad_", "audit_export_"),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
     "account": ("password_weak_",),

@@ -28,6 +28,7 @@ from medloop.store.records.incident_rows import (
     SecondPersonError,
 )
 from medloop.store.records.quarantine import AlreadyDecidedError, TraceFirstError
+from medloop.store.records.registry import NoSuchVersionError, PromotionRefusedError
 from medloop.store.records.review_queue import LapsedError, UnknownItemError
 
 ErrorPage = Callable[[Request, int, MedloopError | None], Awaitable[Response]]
@@ -43,6 +44,8 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (UnknownItemError, 404),
     (NoSuchIncidentError, 404),
     (NoSuchRequestError, 404),
+    (NoSuchVersionError, 404),
+    (PromotionRefusedError, 409),
     (StateError, 409),
     (LapsedError, 409),
     (SecondPersonError, 403),

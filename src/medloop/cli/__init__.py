@@ -34,6 +34,7 @@ COMMANDS = {
     "train": ("train", "Train with SFT, a reward model, DPO, KTO, PPO, GRPO or IRS."),
     "predict": ("predict", "Answer every question in a file."), "eval": ("eval", "Compare models on held-out questions."),
     "gate": ("gate", "Decide whether a model may be promoted; sign and waive with people."),
+    "registry": ("registry", "Versions of the model: promote one, roll back, verify the copies in MLflow."),
     "inspect": ("inspect", "Draw this week's answers for a medical reviewer; import the verdicts."),
     "lineage": ("lineage", "Show what contains a record, and which records are behind a model."),
     "jobs": ("jobs", "Run training in the background: submit, watch, cancel, resume."),

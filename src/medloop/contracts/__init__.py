@@ -38,6 +38,7 @@ from medloop.contracts.job import (
     TrainRequest,
 )
 from medloop.contracts.model import ModelRef, TrainingCard
+from medloop.contracts.registry import AliasChange, ModelVersion
 from medloop.contracts.rule import CodebookDelta, CodebookRule
 from medloop.contracts.score import (
     Component,
@@ -64,14 +65,13 @@ from medloop.contracts.suite import (
 )
 
 __all__ = [
-    "AuditEvent", "CodebookDelta", "CodebookRule", "Completion", "Component", "Consent", "Contract", "Conversation",
-    "Correction", "CriticalFailure", "DatasetCard", "Difference", "DynamicWeights", "ErasedRows", "EvalReport",
-    "ExpertVerdict", "FailureCluster", "Feedback", "FeedbackCard", "FileEntry", "GateCheck", "GateResult", "IRSConfig",
-    "Incident", "IncidentStep", "InspectedSample", "Interval", "JobDetail", "JobMetrics", "JobRuntime", "JobStatus",
-    "Judgement", "LogLikelihood", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "Objective", "Origin",
-    "PairedSpread", "Preference", "PreferencePair", "Prompt", "Record", "RedTeamCase", "Reward", "Rule", "Sample", "Score",
-    "ScoredAnswer",
-    "ScoredSample", "Scorer", "SignOff", "Source", "Span", "Suite", "SuiteCase", "SuiteConfig", "SuiteMetric", "SuiteModel",
-    "SuiteProgress", "SuiteResult", "SuiteSummary", "Trace", "TrainRequest", "TrainingCard", "Waiver", "canonical_json",
-    "sha256_id", "utc_now", "uuid7",
+    "AliasChange", "AuditEvent", "CodebookDelta", "CodebookRule", "Completion", "Component", "Consent", "Contract",
+    "Conversation", "Correction", "CriticalFailure", "DatasetCard", "Difference", "DynamicWeights", "ErasedRows",
+    "EvalReport", "ExpertVerdict", "FailureCluster", "Feedback", "FeedbackCard", "FileEntry", "GateCheck", "GateResult",
+    "IRSConfig", "Incident", "IncidentStep", "InspectedSample", "Interval", "JobDetail", "JobMetrics", "JobRuntime",
+    "JobStatus", "Judgement", "LogLikelihood", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "ModelVersion",
+    "Objective", "Origin", "PairedSpread", "Preference", "PreferencePair", "Prompt", "Record", "RedTeamCase", "Reward",
+    "Rule", "Sample", "Score", "ScoredAnswer", "ScoredSample", "Scorer", "SignOff", "Source", "Span", "Suite", "SuiteCase",
+    "SuiteConfig", "SuiteMetric", "SuiteModel", "SuiteProgress", "SuiteResult", "SuiteSummary", "Trace", "TrainRequest",
+    "TrainingCard", "Waiver", "canonical_json", "sha256_id", "utc_now", "uuid7",
 ]  # fmt: skip

@@ -64,6 +64,8 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     "gate_sign_offs": ("gate.sign",),
     "gate_waivers": ("gate.waive",),
     "round_events": ("rounds.accepted", "rounds.refused", "rounds.rolled_back"),
+    "registry_versions": ("registry.register",),
+    "registry_aliases": ("registry.promote", "registry.demote", "registry.rollback"),
 }
 
 

@@ -21,6 +21,7 @@ from medloop.web.pages import (
     quarantine,
     queue,
     rate,
+    registry,
     run,
     settings,
     trust,
@@ -29,7 +30,7 @@ from medloop.web.pages import (
 
 PAGES = (
     home, login, account, queue, rate, compare, correct, history, quarantine, incidents, approvals, dashboard, run, trust,
-    lineage, audit, users, settings, guidelines, static_files,
+    lineage, registry, audit, users, settings, guidelines, static_files,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

@@ -26,7 +26,7 @@ MENU = {
     "correct": ("clinician",), "history": ("clinician", "annotator"), "quarantine": ("clinician",),
     "incidents": ("clinician", "engineer", "auditor", "admin"), "approvals": ("clinician", "admin"),
     "dashboard": ("engineer", "auditor", "admin"), "run": ("engineer", "admin"),
-    "trust": ("engineer", "auditor", "admin"),
+    "trust": ("engineer", "auditor", "admin"), "registry": ("clinician", "engineer", "auditor", "admin"),
     "lineage": ("clinician", "annotator", "engineer", "auditor", "admin"), "audit": ("auditor",), "users": ("admin",),
     "settings": ("admin",),
 }  # fmt: skip

@@ -1,0 +1,111 @@
+"""Aliases: which version is the champion, which one the challenger, and how one becomes the other.
+
+    champion(settings)                                              # the version in use, or None
+    promote(settings, 3, actor=actor())                             # PromotionRefusedError with the gate's reason
+    rollback(settings, actor=actor(), reason="worse in triage")     # back to the champion before this one
+    demote(settings, "challenger", actor=actor())
+
+A promotion needs a verdict of the gate on exactly these bytes that passed, no open incident and no tainted data; the check is
+part of the transaction of the change (store/records/registry.py). The aliases in MLflow follow.
+"""
+
+from medloop.contracts.registry import Alias, AliasAction
+from medloop.errors import InputError
+from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
+from medloop.registry.reconcile import reconcile
+from medloop.registry.register import RegistryOutcome
+from medloop.settings import Settings
+from medloop.store.db import Store, open_store
+from medloop.store.records import registry
+from medloop.store.records.registry import NoSuchVersionError, StoredVersion
+
+LONGEST_REASON = 200  # characters
+
+
+def champion(settings: Settings) -> StoredVersion | None:
+    """The version that is in use; None before the first promotion."""
+    with open_store(settings) as store:
+        return holder(store, "champion")
+
+
+def holder(store: Store, alias: Alias) -> StoredVersion | None:
+    """The version that has an alias now."""
+    model = store.settings.registry.model
+    change = registry.current(store, model).get(alias)
+    return None if change is None or change.version is None else registry.get_version(store, model, change.version)
+
+
+def promote(
+    settings: Settings, version: int, *, actor: str, alias: Alias = "champion", reason: str = ""
+) -> RegistryOutcome:  # fmt: skip
+    with open_store(settings) as store:
+        return promote_in(store, version, actor=actor, alias=alias, reason=reason)
+
+
+def promote_in(store: Store, version: int, *, actor: str, alias: Alias = "champion", reason: str = "") -> RegistryOutcome:
+    """Give an alias to a version, if the gate's records allow it."""
+    return _change(store, alias, version, "promote", actor, reason)
+
+
+def rollback(settings: Settings, *, actor: str, alias: Alias = "champion", reason: str = "") -> RegistryOutcome:
+    with open_store(settings) as store:
+        return rollback_in(store, actor=actor, alias=alias, reason=reason)
+
+
+def rollback_in(store: Store, *, actor: str, alias: Alias = "champion", reason: str = "") -> RegistryOutcome:
+    """Give an alias back to the version that had it before, unless that one is tainted. The gate let it pass then."""
+    model = store.settings.registry.model
+    changes = [change for change in registry.history(store, model) if change.alias == alias]
+    now = changes[-1].version if changes else None
+    before = _held_before([change.version for change in changes])
+    if before is None:
+        what = f"No version of {model} is the {alias}" if now is None else f"No other version has been the {alias} before"
+        raise NoSuchVersionError(what, registry.LIST)
+    return _change(store, alias, before, "rollback", actor, reason)
+
+
+def _held_before(versions: list[int | None]) -> int | None:
+    """The version before the present one, as one would undo: going back twice goes back two steps."""
+    stack: list[int] = []
+    for version in versions:
+        if version is None:
+            continue
+        if version in stack:
+            del stack[stack.index(version) :]
+        stack.append(version)
+    if versions and versions[-1] is None:
+        return stack[-1] if stack else None
+    return stack[-2] if len(stack) > 1 else None
+
+
+def demote(settings: Settings, alias: Alias, *, actor: str, reason: str = "") -> str | None:
+    with open_store(settings) as store:
+        return demote_in(store, alias, actor=actor, reason=reason)
+
+
+def demote_in(store: Store, alias: Alias, *, actor: str, reason: str = "") -> str | None:
+    """Take an alias away; returns why MLflow does not know it yet, None when it does."""
+    registry.change_alias(
+        store, store.settings.registry.model, alias, None, action="demote", actor=actor, reason=_checked(reason)
+    )  # fmt: skip
+    return reconcile(store)
+
+
+def _change(store: Store, alias: Alias, version: int, action: AliasAction, actor: str, reason: str) -> RegistryOutcome:
+    model = store.settings.registry.model
+    registry.change_alias(store, model, alias, version, action=action, actor=actor, reason=_checked(reason))
+    lag = reconcile(store)
+    return RegistryOutcome(registry.get_version(store, model, version), lag)
+
+
+def _checked(reason: str) -> str:
+    """The audit log keeps a reason for ever, so it may not name a patient."""
+    reason = " ".join(reason.split())
+    if len(reason) > LONGEST_REASON:
+        raise InputError(f"The reason has more than {LONGEST_REASON} characters", "Write it shorter")
+    try:
+        if not reason or Scrubber().release(reason) == reason:
+            return reason
+    except Unscrubbable:
+        pass
+    raise InputError("The reason may name a person, and the audit log keeps it for ever", "Write it without names and numbers")

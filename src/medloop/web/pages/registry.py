@@ -1,0 +1,77 @@
+"""The models: every version with the gate's verdict, which one is in use, promoting one or going back after a confirmation."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from medloop.api.deps import check_rate, store_of
+from medloop.api.policy import Caller, NotFoundError
+from medloop.api.routes.registry import PROMOTERS, Promoter, RegistryReader
+from medloop.contracts.registry import Alias
+from medloop.errors import InputError
+from medloop.registry import promote as aliases
+from medloop.registry.listing import list_versions
+from medloop.registry.register import RegistryOutcome
+from medloop.store.db import Store
+from medloop.store.records import registry
+from medloop.store.records.registry import NoSuchVersionError, PromotionRefusedError
+from medloop.web.people import People
+from medloop.web.render import FormFields, redirect, show, translator_of
+
+router = APIRouter(prefix="/web", include_in_schema=False)
+
+ALIASES: tuple[Alias, ...] = ("champion", "challenger")
+STEPS = ("promote", "rollback")
+MOST_CHANGES = 20
+
+
+@router.get("/registry")
+def registry_page(
+    request: Request, caller: RegistryReader, done: Annotated[str, Query(max_length=20)] = "", lag: bool = False
+) -> Response:
+    t = translator_of(request)
+    note = ""
+    if done in ALIASES and (holder := aliases.holder(store_of(request), done)):
+        note = t("registry_done", version=holder.record.label, alias=t(f"registry_{done}"))
+        note = t.sentences(note, t("registry_done_lag")) if lag else note
+    return _show(request, caller, note=note)
+
+
+@router.post("/registry/{step}")
+def change(request: Request, caller: Promoter, step: str, form: FormFields) -> Response:
+    alias = next((name for name in ALIASES if name == form.get("alias")), None)
+    if step not in STEPS or alias is None:
+        raise NotFoundError("There is no such step")
+    check_rate(request, caller)
+    t = translator_of(request)
+    if form.get("confirm") != "yes":
+        return _show(request, caller, 422, problem=t("registry_not_confirmed"))
+    try:
+        outcome = _change(store_of(request), step, alias, form, caller.user_id)
+    except InputError as error:
+        codes = ((PromotionRefusedError, 409), (NoSuchVersionError, 404))
+        code = next((code for kind, code in codes if isinstance(error, kind)), 422)
+        return _show(request, caller, code, problem=t("registry_not_done"), detail=str(error))
+    return redirect(f"/web/registry?done={alias}" + ("&lag=1" if outcome.lag else ""))
+
+
+def _change(store: Store, step: str, alias: Alias, form: dict[str, str], by: str) -> RegistryOutcome:
+    reason = form.get("reason", "")
+    if step == "rollback":
+        return aliases.rollback_in(store, actor=by, alias=alias, reason=reason)
+    number = form.get("version", "")
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise NoSuchVersionError("There is no such version")
+    return aliases.promote_in(store, int(number), actor=by, alias=alias, reason=reason)
+
+
+def _show(
+    request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", detail: str = ""
+) -> Response:  # fmt: skip
+    store = store_of(request)
+    changes = list(reversed(registry.history(store, store.settings.registry.model)))[:MOST_CHANGES]
+    context: dict[str, Any] = {"versions": list_versions(store), "changes": changes, "aliases": ALIASES, "note": note}
+    context |= {"who": People(store, translator_of(request)), "problem": problem, "detail": detail}
+    context |= {"may_promote": caller.role in PROMOTERS, "max_reason": aliases.LONGEST_REASON}
+    return show(request, caller, "registry.html", code, **context)
