@@ -12,11 +12,12 @@ from medloop.errors import ConfigError
 from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
 from medloop.evaluate.report import cell, headlines, judged_by, splits_of
 from medloop.evaluate.report_issues import baseline_rows, metrics_of
-from medloop.evaluate.side_by_side import file_name
-from medloop.loop.evaluation import DEFAULT_RULES, enter_report, evaluate_models, parse_examined
+from medloop.evaluate.side_by_side import Evaluation, file_name
+from medloop.loop.evaluation import DEFAULT_RULES, enter_report, evaluate_again, evaluate_models, parse_examined, round_report
+from medloop.loop.people import people_verdicts
 from medloop.models.context_limits import trained_limits
 from medloop.settings import Settings
-from medloop.store.audit_trail import open_audit_trail
+from medloop.store.audit_trail import AuditTrail, actor, open_audit_trail
 from medloop.store.files.atomic import require_writable
 
 
@@ -76,6 +77,22 @@ def evaluate(
         Path | None,
         typer.Option(metavar="REPORT", help="Earlier report for the trend of the issues (default: the one that is replaced)."),
     ] = None,
+    round_number: Annotated[
+        int | None,
+        typer.Option(
+            "--round",
+            metavar="N",
+            min=1,
+            help="Write reports/rl_stage/eval_report_roundN.md; the trend is against the round before.",
+        ),
+    ] = None,
+    again: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="REPORT",
+            help="Repeat this evaluation from its stored answers, with what people have said about them since.",
+        ),
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Ask again although answers are stored (a URL may serve a new model).")
     ] = False,
@@ -93,6 +110,10 @@ def evaluate(
     Example:  medloop eval --model embedded:tiny --model embedded:tiny+sft --split gold --split red
     """
     settings = ui.settings()
+    if again is not None:
+        if model or predictions or suite or split or rule:
+            raise ConfigError("--again repeats an earlier evaluation and takes no other models or questions", "Leave them out")
+        return _again(settings, again, output)
     if not model and not predictions:
         raise ConfigError("Neither a model nor predictions were given", "Use --model embedded:tiny or --predictions FILE")
     if suite and not model:
@@ -104,6 +125,10 @@ def evaluate(
         batch_size=batch_size, seed=settings.seed, accept_untrusted=accept_untrusted, fresh=fresh, precision=precision,
         all_pairs=all_pairs,
     )  # fmt: skip
+    if round_number is not None:
+        output = output or round_report(settings, round_number)
+        before = round_report(settings, round_number - 1).with_suffix(".json")
+        against = against or (before if before.is_file() else None)
     title, markdown = _where(settings, name, output, models, files)
     require_writable(markdown)
     with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:
@@ -112,20 +137,31 @@ def evaluate(
             config=config, name=title, markdown=markdown, against=against,
             progress=lambda label: lambda done, total: bar.update(done, total, label),
         )  # fmt: skip
-        trail.record("eval.report", done.markdown, report=done.report.content_id())
-        enter_report(trail, done)
-    _show(done.report)
+        _record(trail, done)
+    _show(done)
     for missing in (split for split in config.splits if not any(split in result.metrics for result in done.report.results)):
         ui.say(f"The split {missing} has no questions, so it is not in the report.")
-    ui.say(f"Report: {ui.shown(done.markdown)} (and {done.html.name}, {done.json.name})")
+
+
+def _again(settings: Settings, report: Path, output: Path | None) -> None:
+    """The same evaluation with people's verdicts, in a report beside the earlier one."""
+    markdown = _markdown(output) if output else report.expanduser().absolute().with_name(f"{report.stem}_people.md")
+    require_writable(markdown)
+    with open_audit_trail(settings) as trail:
+        done = evaluate_again(settings, report, people=people_verdicts(trail.store, actor=actor()), markdown=markdown)
+        _record(trail, done)
+    _show(done)
+
+
+def _record(trail: AuditTrail, done: Evaluation) -> None:
+    trail.record("eval.report", done.markdown, report=done.report.content_id())
+    enter_report(trail, done)
 
 
 def _where(settings: Settings, name: str, output: Path | None, models: list[ModelRef], files: list[Path]) -> tuple[str, Path]:
     """Title and path of the report."""
     if output is not None:
-        if output.suffix != ".md":
-            raise ConfigError(f"--output must end in .md, but is '{output.name}'", "Example: --output reports/eval/round1.md")
-        return name or output.stem, output.expanduser().absolute()
+        return name or output.stem, _markdown(output)
     title = name or "_vs_".join([*(ref.label for ref in models), *(path.stem for path in files)])
     folder = file_name(title)[:100]
     if not folder:
@@ -133,7 +169,14 @@ def _where(settings: Settings, name: str, output: Path | None, models: list[Mode
     return title, settings.workspace.reports / "eval" / folder / "eval_report.md"
 
 
-def _show(report: EvalReport) -> None:
+def _markdown(output: Path) -> Path:
+    if output.suffix != ".md":
+        raise ConfigError(f"--output must end in .md, but is '{output.name}'", "Example: --output reports/eval/round1.md")
+    return output.expanduser().absolute()
+
+
+def _show(done: Evaluation) -> None:
+    report = done.report
     splits = splits_of(report)
     for names in dict.fromkeys(tuple(metrics_of(report, split)) for split in splits):  # one table for the same columns
         alike = [split for split in splits if tuple(metrics_of(report, split)) == names]
@@ -143,6 +186,7 @@ def _show(report: EvalReport) -> None:
     for sentence in headlines(report):
         ui.say(sentence)
     ui.say(judged_by(report))
+    ui.say(f"Report: {ui.shown(done.markdown)} (and {done.html.name}, {done.json.name})")
 
 
 def _rows(report: EvalReport, split: str, names: Sequence[str]) -> Iterator[tuple[str, ...]]:

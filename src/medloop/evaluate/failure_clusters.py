@@ -13,6 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from medloop.evaluate.run import EvalScores
 from medloop.lexicon.words import split_words
 
 Vectors = NDArray[np.float64]
-Embed = Callable[[Sequence[str]], Vectors]  # texts to rows of length 1
+Embed = Callable[[Sequence[str]], NDArray[Any]]  # texts to rows of length 1
 
 LOST = 0.5  # of a metric, to be called a failure
 ALIKE = {"words": 0.3, "embedding": 0.7}  # similarity from which two failures are the same issue

@@ -110,6 +110,9 @@ def judged_by(report: EvalReport) -> str:
     judges = [f"{name} {version} ({_trust(rows.get(name, {}))})" for name, version in report.rules.items()]
     suites = [f"{suite.suite} {suite.version}" for suite in report.suites]
     examined = f"Examined by {', '.join(suites)}." if suites else ""
+    if (counts := report.config.get("judged_by_people")) is not None:
+        answers = ", ".join(f"{count} of {label}" for label, count in counts.items())
+        examined = f"{examined} Answers that people have judged: {answers}.".strip()
     if not judges:
         return examined
     sentence = f"Judged by {', '.join(judges)}. Not measured means that nobody has compared it with people's labels."

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from medloop.contracts import EvalReport, FailureCluster, ScoredSample
 from medloop.contracts.suite import SuiteTable
 from medloop.evaluate.markup import group_name, markdown_table, number, one_line
+from medloop.evaluate.people import PEOPLE
 
 CRITICAL = ("model", "suite", "metric", "case", "strata", "new")
 ISSUES = ("model", "issue", "failures", "before", "in")
@@ -13,9 +14,10 @@ EXAMPLE = 160  # characters of an example's question
 
 
 def metrics_of(report: EvalReport, split: str) -> list[str]:
-    """The columns of a split: the rules, or the metrics of the suite of this name."""
+    """The columns of a split: the rules, or the metrics of the suite of this name; and people's verdicts where there are any."""
     suite = next((suite for suite in report.suites if suite.suite == split), None)
-    return list(report.rules) if suite is None else [metric.name for metric in suite.metrics]
+    names = list(report.rules) if suite is None else [metric.name for metric in suite.metrics]
+    return names + [PEOPLE] * any(PEOPLE in result.metrics.get(split, {}) for result in report.results)
 
 
 def baseline_rows(report: EvalReport, split: str) -> list[tuple[str, list[str]]]:
@@ -63,7 +65,7 @@ def suite_tables(report: EvalReport) -> list[tuple[str, SuiteTable]]:
 
 
 def suite_section(report: EvalReport) -> Iterator[str]:
-    if not report.suites:
+    if not report.suites and not report.critical:
         return
     rows = [[one_line(cell) for cell in row] for row in critical_rows(report)]
     yield "## Critical failures\n"

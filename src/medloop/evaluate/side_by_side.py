@@ -13,6 +13,7 @@ from medloop.errors import ConfigError
 from medloop.evaluate.broken_text import broken_text
 from medloop.evaluate.compare import compare, degraded, with_holm
 from medloop.evaluate.failure_clusters import Embed, cluster_failures, with_trend
+from medloop.evaluate.people import PEOPLE, Verdicts, called_dangerous, with_people
 from medloop.evaluate.predictions import EvalConfig
 from medloop.evaluate.report import REFERENCE, render
 from medloop.evaluate.report_page import render_page
@@ -64,12 +65,16 @@ def side_by_side(
     trust: Mapping[str, Mapping[str, str]] | None = None,
     earlier: EvalReport | None = None,
     embed: Embed | None = None,
+    people: Verdicts | None = None,
+    spec: Mapping[str, Sequence[str]] | None = None,
 ) -> Evaluation:
     """Compare with the first model, and write `markdown`, with the HTML and the JSON beside it.
 
     `trust` says for each rule how far it agrees with people: verdict, reason, and the version of the card. The trend of the
-    issues is against the `earlier` report; `embed` finds what failures are alike better than their words.
+    issues is against the `earlier` report; `embed` finds what failures are alike better than their words. `people` are verdicts
+    on answers, by content; `spec` is how rules, suites and prediction files were named.
     """
+    scored = {label: with_people(rows, people or {}) for label, rows in scored.items()}
     examined = {model.label: model.suites for model in models if model.suites}
     penalties = penalties_of(rules, examined)
     results = {
@@ -99,13 +104,19 @@ def side_by_side(
         differences=tuple(row for row in compared if row.stratum is None),
         stratum_differences=tuple(row for row in compared if row.stratum is not None),
         suites=summaries(examined),
-        critical=critical_failures(examined),
+        critical=(
+            *critical_failures(examined),
+            *called_dangerous({label: scored[label] for label in (first, *others)}, people or {}),
+        ),
         clusters=with_trend(issues, earlier),
         inputs=dict(inputs),
         rules={rule.name: rule.version for rule in rules},
         config={
             **config.model_dump(mode="json", exclude_none=True),
             **_early_stop(config, scored[first]),
+            **({} if people is None else {"judged_by_people": _judged(scored, (first, *others))}),
+            "spec": {what: list(names) for what, names in (spec or {}).items()},
+            "issues_by": "words" if embed is None else "embedding",
             "penalties": sorted(penalties),
             "cut_off": _truncated(models),
             "alarms": _alarms(models),
@@ -118,6 +129,10 @@ def side_by_side(
     atomic_write(markdown.with_suffix(".html"), render_page(report))
     atomic_write(markdown, render(report, worse))
     return Evaluation(report, markdown, markdown.with_suffix(".html"), markdown.with_suffix(".json"))
+
+
+def _judged(scored: Mapping[str, Sequence[EvalScores]], labels: Sequence[str]) -> dict[str, int]:
+    return {label: sum(row.value(PEOPLE) is not None for row in scored[label]) for label in labels}
 
 
 def _early_stop(config: EvalConfig, scored: Sequence[EvalScores]) -> dict[str, Any]:

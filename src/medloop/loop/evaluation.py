@@ -1,7 +1,9 @@
 """Evaluation, composed: models side by side, the weekly inspection, and the reward-hacking panel."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from medloop.contracts import EvalReport, ModelRef, Record, Rule, Sample, TrainingCard
 from medloop.contracts.dataset import SPLIT_FILES
@@ -10,11 +12,13 @@ from medloop.errors import ConfigError, InputError, explain_os_errors
 from medloop.evaluate.answer_cache import AnswerCache
 from medloop.evaluate.early_stop import is_precise
 from medloop.evaluate.examined import ExaminedModel, Generate, Progress
+from medloop.evaluate.failure_clusters import Embed
 from medloop.evaluate.hacking.null_probes import probe
 from medloop.evaluate.hacking.panel import Panel, PanelConfig, panel
 from medloop.evaluate.hacking.rounds import read_rounds
 from medloop.evaluate.inspection.pool import AnswerPool, PoolTools, default_files, gather
 from medloop.evaluate.inspection.weekly_sample import InspectConfig, Inspection, inspect
+from medloop.evaluate.people import Verdicts
 from medloop.evaluate.predictions import EvalConfig, answer_all, read_predictions, read_splits, references
 from medloop.evaluate.report import REFERENCE
 from medloop.evaluate.side_by_side import (
@@ -40,6 +44,9 @@ from medloop.settings import Settings
 from medloop.store.audit_trail import AuditTrail
 from medloop.store.files.artifacts import verify_if_sealed
 from medloop.store.files.atomic import file_sha256
+
+if TYPE_CHECKING:
+    from medloop.models.encode import Encoder
 
 DEFAULT_RULES = ("chain", "emergency", "risk")
 OpenModel = Callable[[ModelRef, Settings], tuple[Mapping[str, str | None], Callable[[], Generate]]]
@@ -104,11 +111,14 @@ def evaluate_models(
     open_model: OpenModel = open_model,
     progress: Callable[[str], Progress] | None = None,
     against: Path | None = None,
+    people: Verdicts | None = None,
+    expected_inputs: Mapping[str, str] | None = None,
 ) -> Evaluation:
     """Models and prediction files on the same questions, scored by the same rules, and examined by the same suites.
 
     Report and answers stay on disk. Without splits in the configuration only the suites run, and those need a model.
-    The trend of the issues is against the report `against`, or else the one that this one replaces.
+    The trend of the issues is against the report `against`, or else the one that this one replaces. `people` are verdicts on
+    answers. With `expected_inputs`, other data or models than these are refused.
     ConfigError if people disagree with one of the rules, unless the configuration accepts that.
     """
     earlier = earlier_report(against, markdown)
@@ -125,6 +135,9 @@ def evaluate_models(
     examined = [examined_model(label, ref, settings, open_model, config) for label, ref in refs.items()]
     for model in examined:
         inputs.update({f"{kind} of {model.label}": sha for kind, sha in model.identity.items() if sha is not None})
+
+    if changed := [what for what, sha in (expected_inputs or {}).items() if inputs.get(what) != sha]:
+        raise ConfigError(f"'{changed[0]}' is not what it was for the earlier report", "Evaluate anew, without --again")
 
     def look(n: int) -> list[ModelAnswers]:
         """All models on the first `n` questions of each split and `n` cases of each suite; earlier answers are in the cache."""
@@ -148,8 +161,31 @@ def evaluate_models(
         if n == config.looks[-1] or is_precise({c.label: scored[c.label] for c in columns if c.label != REFERENCE}, config):
             break
     return side_by_side(
-        columns, scorers, scored, inputs=inputs, config=config, name=name, markdown=markdown, trust=judged, earlier=earlier
-    )
+        columns, scorers, scored, inputs=inputs, config=config, name=name, markdown=markdown, trust=judged, earlier=earlier,
+        people=people, embed=failure_encoder(settings),
+        spec={"rules": rules, "suites": suites, "predictions": [str(path) for path in predictions]},
+    )  # fmt: skip
+
+
+def evaluate_again(
+    settings: Settings, report: Path, *, people: Verdicts, markdown: Path, open_model: OpenModel = open_model
+) -> Evaluation:
+    """An earlier evaluation with what people have said about its answers since; data and models must be the same.
+
+    Its answers come from the cache, so no model is asked. The earlier report stays as it is.
+    """
+    earlier = read_report(report)
+    spec = earlier.config.get("spec")
+    if spec is None:
+        raise InputError(f"{report} does not say how it was made", "Evaluate anew, without --again")
+    fields = {name: value for name, value in earlier.config.items() if name in EvalConfig.model_fields}
+    config = EvalConfig.model_validate({**fields, "fresh": False})
+    return evaluate_models(
+        settings, models=[result.model for result in earlier.results if result.model is not None],
+        predictions=[Path(name) for name in spec["predictions"]], rules=spec["rules"], suites=spec["suites"], config=config,
+        name=earlier.name, markdown=markdown, open_model=open_model, against=report, people=people,
+        expected_inputs=earlier.inputs,
+    )  # fmt: skip
 
 
 def earlier_report(against: Path | None, markdown: Path) -> EvalReport | None:
@@ -169,6 +205,27 @@ def read_report(path: Path) -> EvalReport:
         return EvalReport.from_json(text)
     except ValueError:
         raise InputError(f"{path} is not a report of medloop eval", "Name its eval_report.json or eval_report.md") from None
+
+
+def failure_encoder(settings: Settings) -> Embed | None:
+    """The sentence encoder that `reward.encoder` names, loaded when there are failures to compare; None: words decide."""
+    name = settings.reward.encoder
+    if not name:
+        return None
+    require_packages()
+
+    @cache
+    def encoder() -> "Encoder":
+        from medloop.models.encode import load_encoder  # torch
+
+        return load_encoder(name, settings)
+
+    return lambda texts: encoder().encode(texts)
+
+
+def round_report(settings: Settings, number: int) -> Path:
+    """The report of an RL round."""
+    return settings.workspace.reports / "rl_stage" / f"eval_report_round{number}.md"
 
 
 def answer_folder(settings: Settings) -> Path:
