@@ -1,5 +1,5 @@
 # make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
-# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | compile | test-compiled | lock | sbom | clean
+# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -11,7 +11,7 @@ LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 # The suite starts hundreds of processes. Without bytecode each of them, and pytest itself, compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-mlflow test-versions compile test-compiled lint bench docs lock sbom clean
+.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
@@ -46,6 +46,21 @@ test-versions:
 	if python$$version -c "" 2>/dev/null; then echo "== Python $$version"; \
 	$(MAKE) --no-print-directory test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
 	else echo "== Python $$version is not on the PATH, so nothing was tested with it."; fi; done
+
+# RAGAS in its own environment (about 800 MB): its packages clash with ours. The suite `ragas` runs it as a process.
+RAGAS := .venv-ragas
+
+ragas-env: $(RAGAS)/.ready
+
+$(RAGAS)/.ready: requirements-ragas.txt
+	@test -x $(RAGAS)/bin/python || $(PYTHON) -m venv $(RAGAS)
+	@echo "Installing RAGAS into $(RAGAS) (a few minutes) ..."
+	@$(RAGAS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r requirements-ragas.txt
+	@touch $@
+
+# The real package against a judge on the loopback interface.
+test-ragas: setup ragas-env
+	@RAGAS_PYTHON=$(CURDIR)/$(RAGAS)/bin/python $(BIN)/python -m pytest -m ragas
 
 # Compile the rules to machine code beside their sources; docs/decisions/0011-mypyc.md.
 compile: setup

@@ -86,6 +86,9 @@ def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> No
     held, makefile = lock.read_lock(texts()["requirements.lock"]), (ROOT / "Makefile").read_text(encoding="utf-8")
     assert {"hatchling", "editables", "trove-classifiers", "pathspec", "pluggy", "packaging"} <= held.keys()
     installs = [line for line in makefile.splitlines() if "pip install" in line or "$(PIP)" in line or "$(LOCKED)" in line]
+    [ragas] = [line for line in installs if "$(RAGAS)" in line]  # an environment of its own, by exact pins
+    assert "--no-deps --only-binary :all: -r requirements-ragas.txt" in ragas
+    installs.remove(ragas)
     assert len(installs) == 6 and "--require-hashes --no-deps --only-binary :all:" in installs[1]
     assert all("$(LOCKED) -r requirements" in line for line in installs[2:5])
     assert installs[5].strip() == "@$(PIP) --no-deps --no-build-isolation -e ."

@@ -57,8 +57,8 @@ def triage_suite(settings: Settings, file: Path | None) -> Triage:
 def rubric_suite(settings: Settings, file: Path | None) -> Rubric:
     path, inputs = case_file(file, rubric_cases.BUNDLED)
     cases = rubric_cases.read_rubric_cases(path, strata_of, DETECTORS)
-    found = settings.find(TEACHER_FILE)
-    config = load_config(TeacherConfig, file=found if found.is_file() else None, pairs=(), flags={})
+    own = settings.home / TEACHER_FILE
+    config = load_config(TeacherConfig, file=own if own.is_file() else None, pairs=(), flags={})
     key, files = settings.teacher.key.get_secret_value(), TeacherFiles.of(settings.workspace)
 
     def grade(tasks: Sequence[GradingTask]) -> list[list[CriterionGrade]]:

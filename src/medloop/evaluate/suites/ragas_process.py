@@ -7,6 +7,7 @@ A score that does not arrive is a reason in words. The environment is made by `m
 """
 
 import json
+import math
 import os
 import queue
 import subprocess
@@ -78,10 +79,7 @@ class RagasJudge:
             if "ending" in line:
                 ending = str(line["ending"])
             elif line.get("id") in outcomes and line.get("metric") in METRICS:
-                value = line.get("value")
-                outcomes[line["id"]][line["metric"]] = (
-                    float(value) if isinstance(value, int | float) else str(line.get("missing", "no score"))
-                )
+                outcomes[line["id"]][line["metric"]] = _outcome(line)
         for row in rows:
             for name in METRICS:
                 no_reference = name in NEEDS_REFERENCE and not row.reference
@@ -105,7 +103,8 @@ class RagasJudge:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
         )  # fmt: skip
         lines: queue.Queue[bytes | None] = queue.Queue()
-        threading.Thread(target=_pump, args=(process, self._request(rows), lines), daemon=True).start()
+        pump = threading.Thread(target=_pump, args=(process, self._request(rows), lines), daemon=True)
+        pump.start()
         last = time.monotonic()
         try:
             while (line := lines.get(timeout=max(START_S, 4 * self.timeout_s))) is not None:
@@ -116,9 +115,9 @@ class RagasJudge:
         except queue.Empty:
             yield {"ending": f"the RAGAS process was silent for {time.monotonic() - last:.0f} s and was ended"}
         finally:
-            if process.poll() is None:
-                process.kill()
+            process.kill()
             process.wait()
+            pump.join(10)  # it has read to the end
 
 
 def _pump(process: subprocess.Popen[bytes], request: bytes, lines: "queue.Queue[bytes | None]") -> None:
@@ -128,9 +127,17 @@ def _pump(process: subprocess.Popen[bytes], request: bytes, lines: "queue.Queue[
         process.stdin.close()
     except OSError:  # it ended before it read everything; its code says so
         pass
-    for line in process.stdout:
-        lines.put(line)
+    with process.stdout:
+        for line in process.stdout:
+            lines.put(line)
     lines.put(None)
+
+
+def _outcome(line: Mapping[str, Any]) -> Outcome:
+    value = line.get("value")
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return str(line.get("missing", "RAGAS gave no number"))
 
 
 def _parsed(line: bytes) -> Mapping[str, Any]:
