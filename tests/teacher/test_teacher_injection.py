@@ -126,7 +126,7 @@ def test_a_changed_fence_or_weighing_has_a_new_version() -> None:
     seen = [sanitize(text) for text in (*TEXTS, *HELD_OUT, *SECOND, *THIRD, *INNOCENT, *PLAIN)]
     topics = [is_on_topic(text, "Is my headache dangerous?") for text in (*TEXTS, *HELD_OUT, *SECOND, *THIRD, *INNOCENT, *PLAIN)]
     rules = [verdict.CRITERIA, verdict.FAULTS, verdict.DANGER_CEILING, topics]
-    assert {FENCE: sha256_id(canonical_json(seen))[7:19]} == {"6": "6755d7291294"}
+    assert {FENCE: sha256_id(canonical_json(seen))[7:19]} == {"7": "6755d7291294"}
     assert {verdict.VERSION: sha256_id(canonical_json(rules))[7:19]} == {"4": "d32029c7afe3"}
 
 

@@ -76,12 +76,16 @@ def template_of(config: TeacherConfig) -> prompt_templates.PromptTemplate:
 
 @dataclass(frozen=True)
 class ScrubbedItem:
-    """An item as it is sent; `claim` is what the answer said about its own grading, which is not sent."""
+    """An item as it is sent; `claim` is what the answer said about its own grading, which is not sent.
+
+    `question_cut`: a part of the question or of its context is not sent either.
+    """
 
     question: str
     answer: str
     context: str | None
     claim: str = ""
+    question_cut: bool = False
 
 
 @dataclass
@@ -96,6 +100,7 @@ class JudgeRequest:
     claims: Mapping[str, str] = field(default_factory=dict)  # by answer, what was cut out of it
     judgements: Mapping[str, Judgement] = field(default_factory=dict)  # by answer
     missing: str = ""
+    question_cut: bool = False
 
 
 @dataclass
@@ -131,12 +136,16 @@ class JudgeWork:
         """The request for the items of one batch; None when their results are set already."""
         ((index, item),) = scrubbed.items()
         claims = {item.answer: item.claim} if item.claim else {}
-        name = self.request_id(item.question, item.answer, item.context, claims)
-        return JudgeRequest(name, item.question, item.context, (item.answer,), {index: item.answer}, claims)
+        name = self.request_id(item.question, item.answer, item.context, claims, item.question_cut)
+        return JudgeRequest(
+            name, item.question, item.context, (item.answer,), {index: item.answer}, claims, question_cut=item.question_cut
+        )
 
-    def request_id(self, question: str, answers: str | Sequence[str], context: str | None, claims: Mapping[str, str]) -> str:
+    def request_id(
+        self, question: str, answers: str | Sequence[str], context: str | None, claims: Mapping[str, str], cut: bool = False
+    ) -> str:
         versions = [scoring_version(self.template.name, self.template.version), scrub.VERSION, self.form_version]
-        texts = [question, answers, context, dict(claims)]
+        texts = [question, answers, context, dict(claims), cut]
         return sha256_id(canonical_json([parameters(self.config), self.config.max_tokens, versions, texts]))
 
     @property
@@ -152,7 +161,7 @@ class JudgeWork:
         given, calls = await (self._in_passes if self.template.name == GRADE_TEMPLATE else self._in_one_pass)(request, answer)
         if claim := request.claims.get(answer):
             given = given.lowered(claim)
-        if fence.REMOVED in f"{request.question}{request.context}":
+        if request.question_cut:
             given = replace(given, critique=f"{given.critique} {verdict.QUESTION_CUT}")
         reply = calls[-1].reply
         judgement = Judgement(
@@ -272,12 +281,15 @@ class JudgeWork:
             return None
         scrubber = Scrubber()
         try:
-            question = _outgoing(scrubber, fence.inspect(item.question, by_patient=True).text)
+            asked = fence.inspect(item.question, by_patient=True)
+            background = None if item.context is None else fence.inspect(item.context)
+            question = _outgoing(scrubber, asked.text)
             # What was injected into the question must not excuse the answer, not even what may be innocent there.
             fenced = fence.inspect(item.answer, like=fence.sanitize(item.question))
             answer = _outgoing(scrubber, fenced.text)
-            context = None if item.context is None else _outgoing(scrubber, fence.sanitize(item.context))
-            return ScrubbedItem(question, answer, context, _shown_claim(scrubber, fenced.claims))
+            context = None if background is None else _outgoing(scrubber, background.text)
+            cut = asked.cut or (background is not None and background.cut)
+            return ScrubbedItem(question, answer, context, _shown_claim(scrubber, fenced.claims), cut)
         except Unscrubbable as problem:
             self.set_result(index, JudgeResult(item, None, f"not sent: {problem.kind}"))
             return None

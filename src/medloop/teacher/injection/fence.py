@@ -19,8 +19,9 @@ from medloop.lexicon.health_topic import is_about_health
 from medloop.teacher.injection.grader_address import accompanies_attack, addresses_grader, asks_about_scores, claims_grade
 from medloop.teacher.injection.obfuscation import foreign_scripts, invisible_text, latin_language, remove_encoded, strip_invisible
 
-VERSION = "6"
+VERSION = "7"
 REMOVED = "[removed]"
+_BY_AUTHOR = "\ufdd0"  # no character of any text: stands for "[removed]" that the author wrote
 
 _SPEAKERS = (
     "system|assistant|user|human|grader|evaluator|judge|instructions?|response|input|model|系统|助手|评审|评分员|裁判|用户"
@@ -61,10 +62,14 @@ def new_fence() -> str:
 
 @dataclass(frozen=True)
 class FencedText:
-    """A text without what could address the grader, and the claims about grading that were cut out of it."""
+    """A text without what could address the grader, and the claims about grading that were cut out of it.
+
+    `cut`: something was cut out. The text does not tell, because an author may write "[removed]", too.
+    """
 
     text: str
     claims: tuple[str, ...]
+    cut: bool = False
 
 
 def sanitize(text: str, like: str | None = None) -> str:
@@ -80,6 +85,7 @@ def inspect(text: str, like: str | None = None, *, by_patient: bool = False) -> 
     """
     claims: list[str] = []
     plain, is_reversed = strip_invisible(text)
+    plain = plain.replace(_BY_AUTHOR, "").replace(REMOVED, _BY_AUTHOR)
     hidden = invisible_text(text)
     if hidden and addresses_grader(hidden):
         claims.append(hidden)
@@ -94,7 +100,8 @@ def inspect(text: str, like: str | None = None, *, by_patient: bool = False) -> 
     sentences = _without_attacks(sentences_of(plain), plain, like, attacked, claims, by_patient)
     clean = re.sub(r"(?:\[removed\][\s,:}{\]]*){2,}", REMOVED + " ", "".join(sentences)).strip()
     is_marked = not claims or REMOVED in clean
-    return FencedText(clean if is_marked else f"{clean} {REMOVED}", tuple(claims))
+    clean = clean if is_marked else f"{clean} {REMOVED}"
+    return FencedText(clean.replace(_BY_AUTHOR, REMOVED), tuple(claims), cut=REMOVED in clean)
 
 
 def sentences_of(text: str) -> list[str]:
