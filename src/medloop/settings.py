@@ -60,6 +60,10 @@ class FeedbackSettings(Section):
     retrain_days: int = Field(
         7, ge=0, description="Days after which fewer new usable records (at least 50) are a reason to retrain, too; 0: never."
     )
+    retrain_raters: int = Field(
+        2, ge=1, le=100,
+        description="Raters that it takes: of new records, nobody's count for more than this share; 1: one rater is enough.",
+    )  # fmt: skip
     retrain_cooldown_hours: float = Field(
         24, ge=0, le=8760, description="Hours after a retrain trigger in which there is no other one, for any reason; 0: none."
     )

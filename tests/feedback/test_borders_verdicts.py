@@ -12,7 +12,7 @@ from queue_desk import fill, item
 from medloop.api.limits import heavy_read
 from medloop.contracts import Feedback
 from medloop.feedback.review.queue import QueueConfig
-from medloop.feedback.trigger import trigger_if_due
+from medloop.feedback.trigger import check_trigger, trigger_config, trigger_if_due
 from medloop.jobs import job_row
 from medloop.jobs import queue as jobs
 from medloop.jobs.retrain import Retrainer, file_jobs
@@ -94,6 +94,28 @@ def trigger_of_two(clinic: Clinic, day: int) -> Any:
     for who in ("dr-wu", "dr-li", "dr-xu"):
         clinic.sent(who, "feedback", trace_id=clinic.trace(f"Question of {who} on day {day}?"), critical=True)
     return trigger_if_due(clinic.store, clinic.settings)
+
+
+def test_many_records_of_one_person_start_no_training_and_those_of_two_do(clinic: Clinic) -> None:
+    few = clinic.settings.model_copy(update={"feedback": clinic.settings.feedback.model_copy(update={"retrain_every": 6})})
+    clinic.client.app.state.settings = few  # type: ignore[attr-defined]
+
+    def rate(who: str, times: int) -> None:
+        for number in range(times):
+            clinic.sent(who, "feedback", trace_id=clinic.trace(f"Question {number} of {who}?"), thumb="up", consent=["training"])
+
+    rate("dr-wu", 7)
+    assert trigger_if_due(clinic.store, few) is None
+    status = clinic.call("bot", "GET", "/rlhf/trigger").json()
+    assert (status["reason"], status["usable"], status["by_one_rater"]) == (None, 7, 7)
+    assert "7 of the records are by one rater, so 0 count" in status["words"]
+    alone = few.model_copy(update={"feedback": few.feedback.model_copy(update={"retrain_raters": 1})})
+    assert check_trigger(clinic.store, trigger_config(alone), write=False).reason == "volume"
+    rate("dr-li", 2)
+    assert trigger_if_due(clinic.store, few) is None, "two records of a second rater make four"
+    rate("dr-li", 1)
+    trigger = trigger_if_due(clinic.store, few)
+    assert trigger is not None and (trigger.reason, trigger.evidence["by_one_rater"]) == ("volume", 7)
 
 
 def write_pairs(settings: Settings) -> None:
@@ -224,6 +246,12 @@ NAMED = [
     ("session_id", "138-0013-8000"), ("session_id", "s13800138000"), ("session_id", "id11010519491231002X"),
     ("session_id", "li.wei@example.org/1"), ("session_id", "110105-19491231-002X"), ("agent_name", "a_138.0013.8000_b"),
     ("session_id", "call:+44-20-7946-0958"), ("session_id", "010-62345678"), ("model_version", "m-4111-1111-1111-1111"),
+    *(("session_id", name) for name in (
+        "4111111111111111", "card4111111111111111", "5500-0000-0000-0004", "378282246310005", "pay_6222021234567894", "s:2223003122003222",
+        "13812345678abcde", "abcde13812345678", "5f2a13812345678", "13812345678_abcdef0123", "0086-138-0013-8000", "86.13800138000", "+86138-00138000",
+        "x+44-20-7946-0958", "user+14155550100", "tel+442079460958", "u020-7946-0958", "138-00138000", "1380013-8000", "440524188001010014",
+        "440524-1880-01-01-0014", "130503670401001", "130503-670401-001", "x415-555-0100", "123-45-6789", "patient-12345",
+    )),
 ]  # fmt: skip
 
 
@@ -236,9 +264,14 @@ def test_names_that_are_stored_in_clear_say_nothing_about_a_person(clinic: Clini
 
 def test_names_that_systems_make_up_are_taken(clinic: Clinic) -> None:
     for name in ("sess_xyz789", "0199c0de-0000-7000-8000-000000000001", "demo-3", "1731752900123", "chat:2026-11-16T10:55Z",
-                 "9f13800138000ab4c5d6e7f801234567", "1b4e28ba-2fa1-11d2-883f-138001380004", "v1.2.3+20261115", "192.168.0.1:8000"):  # fmt: skip
+                 "9f13800138000ab4c5d6e7f801234567", "1b4e28ba-2fa1-11d2-883f-138001380004", "v1.2.3+20261115", "192.168.0.1:8000",
+                 "sess-1752480000-1", "1752480000-1", "sess_1752480000123_7", "15-20260714-1", "chat-16-11-2026-105", "20261116-105500-13",
+                 "run-20261116105500-138", "build+1752480000", "v2+20261115105500", "1.5.20260714.1", "00f067aa0ba902b7",
+                 "4bf92f3577b34da6a3ce929d0e0e4736", "507f1f77bcf86cd799439011", "1541815603606036480", "4111111111111112", "1752480000123456",
+                 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "conv/18/2026/07/14/0001", "10.250.138.17:54321"):  # fmt: skip
         model = "Qwen/Qwen2.5-0.5B@3"
-        clinic.sent("dr-wu", "feedback", session_id=name, agent_name="prescription_agent", model_version=model, rating=4)
+        body = {"session_id": name, "agent_name": "prescription_agent", "model_version": model, "rating": 4}
+        assert clinic.call("dr-wu", "POST", "/rlhf/feedback", **body).status_code == 201, name
 
 
 @pytest.mark.parametrize("version", ["13800138000", "Zhang San", "张三", "id11010519491231002X", "li.wei@example.org"])

@@ -310,7 +310,7 @@ def trigger(
     if submit and dry_run:
         raise ConfigError("--submit and --dry-run exclude each other", "Leave one of them out")
     settings = ui.settings()
-    usual = trigger_config(settings).model_dump(include={"every", "days", "cooldown_hours"})
+    usual = trigger_config(settings).model_dump(include={"every", "days", "cooldown_hours", "raters"})
     chosen: TriggerConfig = load_config(
         TriggerConfig, file=config, pairs=set_ or (), flags={"every": every, "stages": stage or None}, defaults=usual
     )
@@ -333,7 +333,7 @@ def trigger(
         ui.say(f"No trigger for now: {check.waits.words}.")
     records = check.records
     ui.say(
-        f"New records: {records.usable:,} count, {records.waiting_for_consent:,} wait for consent,"
+        f"New records: {records.counted(chosen.raters):,} count, {records.waiting_for_consent:,} wait for consent,"
         f" {records.quarantined:,} are in quarantine."
     )
     for sentence in skipped:

@@ -6,8 +6,9 @@
 A trigger is stored with its evidence before a job is submitted, and it covers all rows so far: no record is a reason twice,
 whoever checks and however often. `jobs/retrain.py` turns triggers into jobs.
 
-Critical flags count only from two raters on; many records (`volume`) may be one person's. After a trigger there is no other
-one before its jobs have ended and the cooldown is over, whatever the reason.
+One person alone starts no training: critical flags count only from two raters on, and of many records (`volume`, `schedule`)
+the busiest rater's count for no more than their share. Records of a program that names no rater are of nobody. After a trigger
+there is no other one before its jobs have ended and the cooldown is over, whatever the reason.
 
 Usable records are those that training may use: with consent of the record and of the person it is about, not superseded, and not
 held back in quarantine. The others are counted too, so that one sees what waits for consent.
@@ -28,6 +29,7 @@ from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.records import marks, triggers
 from medloop.store.records.triggers import NewRecords, Trigger
+from medloop.store.records.users import RATERS, list_users
 
 Reason = Literal["volume", "critical", "schedule", "drift", "agreement"]
 
@@ -40,6 +42,7 @@ class TriggerConfig(BaseModel):
     every: int = Field(1000, ge=1, description="New usable records that trigger training.")
     critical: int = Field(3, ge=1, description="New critical flags that trigger training.")
     critical_raters: int = Field(2, ge=1, description="Different raters who must have set these flags.")
+    raters: int = Field(2, ge=1, le=100, description="Raters that new records take: none counts for more than their share.")
     cooldown_hours: float = Field(24, ge=0, le=8760, description="Hours after a trigger in which there is no other one; 0: none.")
     drifting: int = Field(2, ge=1, description="Raters with a new drift alarm that trigger training.")
     agreement_fall: float = Field(0.15, gt=0, le=2, description="Fall of alpha since the last trigger that triggers training.")
@@ -66,11 +69,17 @@ class TriggerEvidence:
 
 @dataclass(frozen=True)
 class RecordCounts:
-    """The new records, each in one place; superseded ones in none."""
+    """The new records, each in one place; superseded ones in none. `by_one_rater`: of the usable ones, those of the busiest."""
 
     usable: int = 0
     waiting_for_consent: int = 0
     quarantined: int = 0
+    by_one_rater: int = 0
+
+    def counted(self, raters: int) -> int:
+        """How many count for a trigger that takes so many raters: the busiest one's for their share of all, at most."""
+        others = self.usable - self.by_one_rater
+        return self.usable if raters == 1 else min(self.usable, others * raters // (raters - 1))
 
 
 @dataclass(frozen=True)
@@ -121,7 +130,7 @@ def trigger_config(settings: Settings) -> TriggerConfig:
     """The workspace's settings; `feedback.retrain_every` 0 leaves only the other reasons."""
     feedback = settings.feedback
     every, hours = feedback.retrain_every or NEVER, feedback.retrain_cooldown_hours
-    return TriggerConfig(every=every, days=feedback.retrain_days, cooldown_hours=hours)
+    return TriggerConfig(every=every, days=feedback.retrain_days, cooldown_hours=hours, raters=feedback.retrain_raters)
 
 
 def trigger_if_due(
@@ -151,7 +160,7 @@ def _check(
     store: Store, new: NewRecords, config: TriggerConfig, evidence: TriggerEvidence, *, pending: bool, actor: str, write: bool
 ) -> TriggerCheck:  # fmt: skip
     records, waits = count_records(store, new), _waits(new, config, pending)
-    reason, words = _reason(records.usable, new, config, evidence)
+    reason, words = _reason(records, new, config, evidence)
     trigger = None
     if reason is not None and write and waits is None:
         requests = [TrainRequest(stage=stage, model_id=config.model, config=config.config) for stage in config.stages]
@@ -178,11 +187,15 @@ def _is_critical(new: NewRecords, config: TriggerConfig) -> bool:
 def count_records(store: Store, new: NewRecords) -> RecordCounts:
     """New records that training may use, and those that it may not yet; reads no text."""
     held, register = triggers.held_back_ids(store), Register.of(store)
+    programs = {None, *(user.user_id for user in list_users(store) if user.role not in RATERS)}
     counts: Counter[str] = Counter()
+    by_rater: Counter[str | None] = Counter()
     for mark in marks.iterate_marks(store, after=new.seen):
         consented = register.covers(mark, "training")
-        counts["waiting_for_consent" if not consented else "quarantined" if mark.record_id in held else "usable"] += 1
-    return RecordCounts(**counts)
+        place = "waiting_for_consent" if not consented else "quarantined" if mark.record_id in held else "usable"
+        counts[place] += 1
+        by_rater[mark.rater] += place == "usable" and mark.rater not in programs
+    return RecordCounts(**counts, by_one_rater=max(by_rater.values(), default=0))
 
 
 def _long_ago(new: NewRecords, records: int, config: TriggerConfig) -> bool:
@@ -191,13 +204,16 @@ def _long_ago(new: NewRecords, records: int, config: TriggerConfig) -> bool:
     return bool(config.days) and records >= config.least and due
 
 
-def _reason(usable: int, new: NewRecords, config: TriggerConfig, evidence: TriggerEvidence) -> tuple[Reason | None, str]:
+def _reason(
+    records: RecordCounts, new: NewRecords, config: TriggerConfig, evidence: TriggerEvidence
+) -> tuple[Reason | None, str]:
     """The most serious reason first."""
+    usable, counted = records.usable, records.counted(config.raters)
     if _is_critical(new, config):
         return "critical", f"{new.critical} new critical flags by {len(new.flags)} raters (threshold {config.critical})"
-    if usable >= config.every:
+    if counted >= config.every:
         return "volume", f"{usable:,} new usable records (threshold {config.every:,})"
-    if _long_ago(new, usable, config):
+    if _long_ago(new, counted, config):
         return "schedule", f"{usable:,} new usable records after {config.days} days"
     if len(evidence.drifting) >= config.drifting:
         return "drift", f"{len(evidence.drifting)} raters have drifted (threshold {config.drifting})"
@@ -205,6 +221,8 @@ def _reason(usable: int, new: NewRecords, config: TriggerConfig, evidence: Trigg
         if _fell(before, after, config.agreement_fall):
             return "agreement", f"agreement on {name} fell from {before.mean:.2f} to {after.mean:.2f}"
     words = f"{usable:,} of {config.every:,} new usable records, {new.critical} of {config.critical} critical flags"
+    if counted < usable:
+        words += f"; {records.by_one_rater:,} of the records are by one rater, so {counted:,} count"
     if new.critical >= config.critical:
         words += f", which come from {len(new.flags)} of the {config.critical_raters} raters that it takes"
     return None, words

@@ -102,6 +102,7 @@ class TriggerOut(BaseModel):
     usable: int
     waiting_for_consent: int
     quarantined: int
+    by_one_rater: int = Field(description="Of the usable ones, those of the busiest rater; they count for a share, at most.")
     critical: int
     critical_raters: int = Field(description="Different raters who set these flags; one alone starts no training.")
     waits: Literal["pending", "cooldown"] | None = Field(
