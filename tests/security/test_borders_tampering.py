@@ -18,7 +18,7 @@ from medloop.settings import Settings
 from medloop.store import audit, row_watch
 from medloop.store.db import Store, open_store
 from medloop.store.integrity import verify_store
-from medloop.store.records import consents, crud, quarantine, users, withdrawals
+from medloop.store.records import consents, crud, guidelines, lineage, quarantine, users, withdrawals, workspace_settings
 from medloop.store.rotate import reencrypt, rotate
 from medloop.store.tables import rlhf_feedback
 from medloop.web.app import create_app
@@ -53,6 +53,9 @@ def filled(settings: Settings) -> Settings:
         users.new_key(store, users.get_user(store, "dr.wu"), actor="test")
         with store.write() as conn:
             quarantine.hold(conn, "fb_2", "rlhf_feedback", doubt=1.0, reasons=["a name"], actor="test")
+            lineage.flag_artifact(conn, "sha256:1", "tainted", "trained on erased data", actor="test")
+        guidelines.save(store, "en", "Read twice.", was=0, actor="test")
+        workspace_settings.set_axes(store, ["helpful", "harmless"], actor="test")
     return settings
 
 
@@ -86,7 +89,7 @@ def verify(filled: Settings, capsys, monkeypatch) -> Callable[..., tuple[int, st
 
 def test_untouched_rows_fit(verify) -> None:
     code, output = verify()
-    assert code == 0 and "The audit log is intact" in output and "consents and others): 12." in output
+    assert code == 0 and "The audit log is intact" in output and "consents and others): 15." in output
 
 
 @pytest.mark.parametrize("head", ["gone", "from the first day"])
@@ -125,6 +128,11 @@ EDITS = {
     "DELETE FROM consents WHERE consent_id = 'co_no'": "consents co_no is missing",
     "DELETE FROM withdrawals": "withdrawals fb_3 is missing",
     "DELETE FROM api_keys": "api_keys",
+    "DELETE FROM artifact_flags": "artifact_flags flag_",
+    "UPDATE artifact_flags SET flag = 'exported'": "artifact_flags flag_",
+    "DELETE FROM guidelines": "guidelines en-1 is missing",
+    "UPDATE guidelines SET text = 'Be quick.'": "guidelines en-1 was changed",
+    "DELETE FROM workspace_settings": "workspace_settings feedback.axes is missing",
 }
 
 
@@ -134,6 +142,9 @@ def test_an_edit_past_medloop_is_named_by_id_and_never_by_text(edit: Edit, verif
     code, output = verify()
     assert code == 6 and EDITS[statement] in output and "1 row(s) do not fit" in output
     assert "canary" not in output and "dr.wu" not in output
+
+
+REPAIRS = {"UPDATE traces SET model_version = 'm2'": "UPDATE traces SET model_version = 'm1'"}
 
 
 @pytest.mark.parametrize("statement", ["UPDATE traces SET model_version = 'm2'", "DELETE FROM quarantine"])
@@ -155,6 +166,14 @@ def test_a_server_that_runs_raises_the_same_alarm_by_itself(
         time.sleep(0.2)  # further rounds find the same
         store = client.app.state.store  # type: ignore[attr-defined]
         assert store.row_alarm == 1
+        assert "Rows of the database that were changed without medloop: 1" in client.get("/web/").text
+        for _ in range(50):
+            if statement in REPAIRS:
+                edit(REPAIRS[statement])
+            if not store.row_alarm:
+                break
+            time.sleep(0.1)
+        assert (store.row_alarm == 0) == (statement in REPAIRS), "a row that was repaired ends the alarm"
     with open_store(filled) as store:
         lines = audit.page(store, audit.AuditFilter(action="audit.alarm"))
     assert [line["detail"]["rows"] for line in lines] == [1] and EDITS[statement] in lines[0]["detail"]["first"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 from sqlalchemy import create_engine, text
 from timestamp_double import MISBEHAVIOUR, TimestampDouble, make_keys, serving
 
-from medloop.cli import main
 from medloop.contracts import AuditEvent
 from medloop.settings import Settings
 from medloop.store import audit, timestamp
@@ -33,29 +31,24 @@ def double(keys: Path, monkeypatch) -> Iterator[TimestampDouble]:
         yield running
 
 
-def runner(settings: Settings, capsys, monkeypatch):
+def runner(settings: Settings, command_line, monkeypatch):
     monkeypatch.setenv("MEDLOOP_DATABASE__URL", settings.store_url)
 
     def call(*args: str | Path) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["medloop", "--home", str(settings.home), *map(str, args)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, "".join(capsys.readouterr())
+        ended = command_line("--home", settings.home, *args)
+        return ended.code, ended.out + ended.err
 
     return call
 
 
 @pytest.fixture
-def run(settings: Settings, capsys, monkeypatch):
-    return runner(settings, capsys, monkeypatch)
+def run(settings: Settings, command_line, monkeypatch):
+    return runner(settings, command_line, monkeypatch)
 
 
 @pytest.fixture
-def run_sqlite(sqlite_settings: Settings, capsys, monkeypatch):
-    return runner(sqlite_settings, capsys, monkeypatch)
+def run_sqlite(sqlite_settings: Settings, command_line, monkeypatch):
+    return runner(sqlite_settings, command_line, monkeypatch)
 
 
 def work(settings: Settings, rows: int = 3) -> None:

@@ -251,7 +251,7 @@ def export(
     settings, output = ui.settings(), output.expanduser().absolute()
     if feedback:
         with open_audit_trail(settings) as trail:
-            rows = export_feedback(trail.store, feedback, split=split, to=to, output=output, replace=replace)
+            rows = export_feedback(trail.store, feedback, split=split, to=to, output=output, actor=actor(), replace=replace)
             trail.record("data.export", output, rows=rows, dataset=feedback)
     else:
         rows = export_split(settings.workspace, split=split, to=to, output=output, replace=replace)

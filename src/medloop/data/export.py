@@ -28,7 +28,9 @@ def export(workspace: Workspace, *, split: Split, to: str, output: Path, replace
     return write(output, (WRITERS[to](record) for record in read(workspace.processed / SPLIT_FILES[split], Record)))
 
 
-def export_feedback(store: Store, name: str, *, split: Split, to: str, output: Path, replace: bool = False) -> int:
+def export_feedback(
+    store: Store, name: str, *, split: Split, to: str, output: Path, actor: str, replace: bool = False
+) -> int:  # fmt: skip
     """Write the experts' and liked answers of a feedback dataset. An erasure names the file, because it knows what is in it."""
     folder = store.settings.workspace.home / "data/feedback" / name
     if Path(name).name != name or not folder.is_dir():
@@ -47,7 +49,7 @@ def export_feedback(store: Store, name: str, *, split: Split, to: str, output: P
         with store.write() as conn:
             record_ids = {record_id for record in records for record_id in record.meta.get("records", ())}
             lineage.add_records(conn, file_sha256(output), record_ids)
-            lineage.flag_artifact(conn, file_sha256(output), "exported", str(output))
+            lineage.flag_artifact(conn, file_sha256(output), "exported", str(output), actor=actor)
     return rows
 
 

@@ -13,6 +13,7 @@ from medloop.errors import MedloopError
 from medloop.isolation import python_command
 from medloop.jobs.supervisor import environment
 from medloop.settings import Settings
+from medloop.store.background import in_background
 from medloop.store.db import Store
 
 log = logging.getLogger(__name__)
@@ -56,13 +57,10 @@ class PeriodicProcess(ABC):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
-        thread.start()
         try:
-            yield
+            with in_background(self._run, type(self).__name__, self.ended):
+                yield
         finally:
-            self.ended.set()
-            thread.join(5)
             if self.child is not None:
                 with suppress(subprocess.TimeoutExpired):
                     self.child.wait(5)  # it continues by itself

@@ -6,13 +6,13 @@ It yields to those who send feedback: while others write, it works a thirtieth o
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from medloop.data.text.risk import strata_of
 from medloop.errors import MedloopError
 from medloop.feedback.review.complaints import queue_complaints
+from medloop.store.background import in_background
 from medloop.store.db import Store
 from medloop.store.records.group_commit import GroupCommitWriter
 
@@ -29,16 +29,8 @@ class QueueFiller:
     writer: GroupCommitWriter
     ended: threading.Event = field(default_factory=threading.Event)
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        thread = threading.Thread(target=self._run, name="queue-filler", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self.ended.set()
-            self.writer.committed.set()
-            thread.join(5)
+    def running(self) -> AbstractContextManager[None]:
+        return in_background(self._run, "queue-filler", self.ended, self.writer.committed)
 
     def _run(self) -> None:
         while not self.ended.is_set():

@@ -58,8 +58,11 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     "retrain_triggers": ("retrain_triggers.add",),
     "quarantine": ("quarantine.hold",),
     "withdrawals": tuple(f"{name}.withdraw" for name in _RECORDS),
-    "consents": ("consents.grant", "consents.withdraw"),  # their id is in the detail: the line is about the person
+    "consents": ("consents.grant", "consents.withdraw"),
     "erasure_requests": ("erasure.request",),
+    "artifact_flags": ("artifact_flags.add",),
+    "guidelines": ("guidelines.change",),
+    "workspace_settings": ("settings.change",),
     "gate_results": ("gate.decide",),
     "gate_sign_offs": ("gate.sign",),
     "gate_waivers": ("gate.waive",),
@@ -67,6 +70,8 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     "registry_versions": ("registry.register",),
     "registry_aliases": ("registry.promote", "registry.demote", "registry.rollback"),
 }
+# Where the id of the row is in the detail of the line, which is about something else: the person, the language.
+_IN_DETAIL = {"consents": "consent", "guidelines": "id"}
 
 
 @dataclass(frozen=True)
@@ -255,10 +260,10 @@ def check_announced(conn: Connection, name: str) -> list[ChangedRow]:
 
 def _announced(conn: Connection, name: str) -> Select[Any]:
     row_id: ColumnElement[str] = audit_log.c.subject
-    if name == "consents" and conn.dialect.name == "sqlite":
-        row_id = func.json_extract(audit_log.c.detail, "$.consent")
-    elif name == "consents":
-        row_id = cast(audit_log.c.detail, JSON)["consent"].as_string()
+    if (key := _IN_DETAIL.get(name)) and conn.dialect.name == "sqlite":
+        row_id = func.json_extract(audit_log.c.detail, f"$.{key}")
+    elif key:
+        row_id = cast(audit_log.c.detail, JSON)[key].as_string()
     return select(row_id).where(audit_log.c.action.in_(ANNOUNCED[name]))
 
 

@@ -58,6 +58,6 @@ def test_without_a_trained_model_the_metrics_say_so_and_an_erasure_is_told(clini
     with open_store(clinic) as store:
         entry = publish(store, "reward model", "first", "reward", ACCURACY)
         with store.write() as conn:
-            lineage.flag_artifact(conn, entry.sha256, "tainted", "erasure-1")
+            lineage.flag_artifact(conn, entry.sha256, "tainted", "erasure-1", actor="test")
         result = measure(store).reward_model
     assert result is not None and result.tainted and result.name == "first"

@@ -87,7 +87,7 @@ def test_an_open_incident_and_an_erasure_forbid_a_promotion_whatever_the_gate_sa
     crud.add(store, [Incident(record_id="fb_1", opened_by="usr_1")], actor="test")
     assert "open safety incidents (1)" in gates.promotion_refusal(store, ARTIFACT)
     with store.write() as conn:
-        lineage.flag_artifact(conn, ARTIFACT, "tainted", "trained on data erased in er_1")
+        lineage.flag_artifact(conn, ARTIFACT, "tainted", "trained on data erased in er_1", actor="test")
     assert "tainted by an erasure (trained on data erased in er_1)" in gates.promotion_refusal(store, ARTIFACT)
 
 

@@ -115,7 +115,7 @@ def write_preferences(
             jsonl.write(output, (pair_line(draft.pool.row(index), split) for index, split in rows))
             with store.write() as conn:
                 lineage.add_records(conn, file_sha256(output), (name for row in jsonl.read(output) for name in _record_ids(row)))
-                lineage.flag_artifact(conn, file_sha256(output), "exported", str(output))
+                lineage.flag_artifact(conn, file_sha256(output), "exported", str(output), actor=actor)
         test = sum(split == "test" for _, split in rows)
     return len(rows) - test, test
 

@@ -28,11 +28,11 @@ def update_catalog(
     reason = f"trained on data erased in {erasure_id}"
     with store.write() as conn:
         for sha256 in _both_hashes(flagged, home):
-            lineage.flag_artifact(conn, sha256, TAINTED, reason)
+            lineage.flag_artifact(conn, sha256, TAINTED, reason, actor=actor)
         for change in changes:
-            lineage.flag_artifact(conn, change["before"], ERASED, erasure_id)
+            lineage.flag_artifact(conn, change["before"], ERASED, erasure_id, actor=actor)
         for name, sha256 in jobs:
-            lineage.flag_artifact(conn, sha256, JOB, f"{name} started on data erased in {erasure_id}")
+            lineage.flag_artifact(conn, sha256, JOB, f"{name} started on data erased in {erasure_id}", actor=actor)
         if flagged or jobs:
             detail: dict[str, str | int | float | bool] = {"models": len(flagged), "jobs": len(jobs)}
             audit.append(conn, AuditEvent(actor=actor, action="erasure.flag", subject=erasure_id, detail=detail))

@@ -56,9 +56,10 @@ def save(store: Store, language: str, text: str, *, was: int, actor: str) -> int
         before = newest(store, language)
         if text == (before.text if before else ""):
             return last
+        name = f"{language}-{last + 1}"
         row = {"language": language, "version": last + 1, "text": text, "edited_by": actor, "timestamp": utc_now()}
-        conn.execute(insert(guidelines).values(**row))
-        detail: dict[str, str | int | float | bool] = {"version": last + 1, "characters": len(text)}
+        conn.execute(insert(guidelines).values(guidelines_id=name, **row))
+        detail: dict[str, str | int | float | bool] = {"id": name, "version": last + 1, "characters": len(text)}
         audit.append(conn, AuditEvent(actor=actor, action="guidelines.change", subject=f"guidelines.{language}", detail=detail))
     return last + 1
 

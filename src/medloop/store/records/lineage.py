@@ -2,7 +2,7 @@
 
 add_records(conn, card_sha256, ["fb_…", "pref_…"])      # inside a store.write()
 datasets_of(store, ["fb_…"])                            # hashes of the datasets that hold them
-flag_artifact(conn, model_sha256, "tainted", "trained on data erased in er_…")
+flag_artifact(conn, model_sha256, "tainted", "trained on data erased in er_…", actor="usr_1")
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, delete, insert, select
 
-from medloop.contracts import utc_now
+from medloop.contracts import AuditEvent, utc_now, uuid7
+from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records.chunks import chunks
 from medloop.store.tables import artifact_flags, id_column, lineage, tombstones, withdrawals
@@ -45,14 +46,17 @@ def remove_records(conn: Connection, record_ids: Sequence[str]) -> int:
     return sum(conn.execute(delete(lineage).where(lineage.c.record_id.in_(chunk))).rowcount for chunk in chunks(record_ids))
 
 
-def flag_artifact(conn: Connection, sha256: str, flag: str, reason: str) -> bool:
+def flag_artifact(conn: Connection, sha256: str, flag: str, reason: str, *, actor: str) -> bool:
     """Flag an artifact by its hash; False if it already has this flag for this reason."""
     same = select(artifact_flags.c.id).where(
         artifact_flags.c.sha256 == sha256, artifact_flags.c.flag == flag, artifact_flags.c.reason == reason
     )
     if conn.execute(same).first() is not None:
         return False
-    conn.execute(insert(artifact_flags).values(sha256=sha256, flag=flag, reason=reason, timestamp=utc_now()))
+    flag_id = f"flag_{uuid7()}"
+    conn.execute(insert(artifact_flags).values(flag_id=flag_id, sha256=sha256, flag=flag, reason=reason, timestamp=utc_now()))
+    detail: dict[str, str | int | float | bool] = {"flag": flag, "sha256": sha256}
+    audit.append(conn, AuditEvent(actor=actor, action="artifact_flags.add", subject=flag_id, detail=detail))
     return True
 
 

@@ -12,7 +12,8 @@ artifacts = new_table(
 )  # fmt: skip
 
 artifact_flags = new_table(
-    "artifact_flags", serial(), Column("sha256", String, nullable=False, index=True), Column("flag", String, nullable=False),
+    "artifact_flags", serial(), Column("flag_id", String, nullable=False, unique=True),
+    Column("sha256", String, nullable=False, index=True), Column("flag", String, nullable=False),
     Column("reason", String, nullable=False), timestamp(), mac(), UniqueConstraint("sha256", "flag", "reason"),
 )  # fmt: skip
 

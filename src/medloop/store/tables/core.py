@@ -25,7 +25,8 @@ data_keys = new_table(
 
 # The versions of the guidelines for raters: text for people, never about a patient.
 guidelines = new_table(
-    "guidelines", serial(), Column("language", String, nullable=False), Column("version", Integer, nullable=False),
+    "guidelines", serial(), Column("guidelines_id", String, nullable=False, unique=True),  # en-3
+    Column("language", String, nullable=False), Column("version", Integer, nullable=False),
     Column("text", Text, nullable=False), Column("edited_by", String, nullable=False), timestamp(), mac(),
     UniqueConstraint("language", "version"),
 )  # fmt: skip
