@@ -56,9 +56,11 @@ def test_the_page_shows_what_would_go_without_any_text(browse, store, asked):
 def test_a_second_person_approves_and_the_records_are_erased(browse, store, settings, asked):
     request_id, flag = asked
     page = decide(browse("clinician"), request_id, "approve", "Checked with the ward.")
-    assert page.status_code == 200 and "The erasure has started" in page.text and "No erasure waits" in page.text
+    assert page.status_code == 200 and "The erasure has started" in page.text
     (row,) = [row for row in jobs.rows(settings) if row.stage == "ERASE"]
+    assert f"approved, waits for its turn (job {row.job_id})" in page.text and "Approve and erase" not in page.text
     work(row.job_id, settings)
+    assert "No erasure waits for an approval or is unfinished" in browse("clinician").get(PAGE).text
     assert crud.get(store, Feedback, flag) is None
     assert decide(browse("other"), request_id, "refuse", "Too late.").status_code == 409
 
@@ -96,3 +98,44 @@ def test_the_page_is_for_those_who_may_decide(browse, asked, role):
     assert browse(role).get(PAGE).status_code == 403
     assert decide(browse(role), asked[0], "approve").status_code == 403
     assert not re.search(r'href="/web/approvals"', browse(role).get("/web/").text)
+
+
+def test_a_request_whose_records_have_changed_is_not_approved_and_the_page_says_so_at_once(browse, store, settings, asked):
+    request_id, flag = asked
+    late = Feedback(
+        session_id="s", agent_name="a", user_query=QUESTION, agent_response=BAD, critical=True,
+        trace_id=crud.get(store, Feedback, flag).trace_id,
+    )  # fmt: skip
+    crud.add(store, [late], actor="test")
+    page = decide(browse("clinician"), request_id, "approve")
+    assert page.status_code == 409 and "have changed since it was requested" in page.text and "has started" not in page.text
+    assert list(jobs.rows(settings)) == [] and erasure_requests.get_request(store, request_id).approved_by is None
+    assert request_id in page.text and "waits for a second person" in page.text, "it can still be refused"
+
+
+def test_a_second_approval_starts_nothing_new_and_one_that_failed_is_listed_and_continued(browse, store, settings, asked):
+    request_id, flag = asked
+    decide(browse("clinician"), request_id, "approve")
+    again = decide(browse("other"), request_id, "approve")
+    assert again.status_code == 409 and "its job has not ended" in again.text and "You requested" not in again.text
+    (row,) = jobs.rows(settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("medloop.privacy.erasure.erase.carry_out", lambda *_: 1 / 0)
+        work(row.job_id, settings)
+    page = browse("other").get(PAGE).text
+    assert "approved, but NOT finished" in page and "approved by clinician" in page and "Continue the erasure" in page
+    assert "The erasure has started" in decide(browse("other"), request_id, "approve").text
+    work(next(jobs.rows(settings)).job_id, settings)
+    assert crud.get(store, Feedback, flag) is None and "is unfinished" in browse("other").get(PAGE).text
+    done = decide(browse("other"), request_id, "approve")
+    assert done.status_code == 409 and "has been carried out" in done.text
+
+
+def test_an_approval_of_yesterday_is_over_and_the_page_gives_that_reason(browse, store, settings, asked, monkeypatch):
+    request_id, _ = asked
+    erasure_requests.approve(store, request_id, by=users.get_user(store, "clinician").user_id)
+    monkeypatch.setattr(erasure_requests, "VALID", timedelta(0))
+    page = browse("other").get(PAGE).text
+    assert "not carried out within a day" in page and "Continue the erasure" not in page
+    late = decide(browse("other"), request_id, "approve")
+    assert late.status_code == 409 and "more than a day ago" in late.text and "You requested" not in late.text

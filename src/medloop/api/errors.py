@@ -19,6 +19,7 @@ from medloop.errors import BusyError, ConfigError, InputError, MedloopError, Mod
 from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.worker import frames
 from medloop.knobs import problem_text
+from medloop.privacy.erasure.erase import ChangedSinceRequestError
 from medloop.store.records.erasure_requests import DecidedError, NoSuchRequestError, NotAllowedError
 from medloop.store.records.incident_rows import (
     AlreadyClosedError,
@@ -51,6 +52,7 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (SecondPersonError, 403),
     (NotAllowedError, 403),
     (DecidedError, 409),
+    (ChangedSinceRequestError, 409),
     (AlreadyClosedError, 409),
     (AlreadyProposedError, 409),
     (NotProposedError, 409),

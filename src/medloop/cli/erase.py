@@ -11,7 +11,8 @@ from medloop.errors import InputError, ResultError
 from medloop.jobs.affected import QueuedJobs
 from medloop.loop.erasure import erase_records, replay_erasures
 from medloop.privacy.erasure.approval import approve as approve_request
-from medloop.privacy.erasure.approval import request_approval
+from medloop.privacy.erasure.approval import refuse as refuse_request
+from medloop.privacy.erasure.approval import request_approval, requested
 from medloop.privacy.erasure.contracts import ErasurePreview, ErasureProof, ErasureRequest
 from medloop.privacy.erasure.erase import SecondPersonNeededError, preview, proof_path
 from medloop.settings import Settings
@@ -24,7 +25,9 @@ def register(app: typer.Typer) -> None:
 
 
 def erase(
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is stored for good, so do not name the person.")] = "",
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why, also of a refusal; it is stored for good, so do not name the person.")
+    ] = "",
     subject: Annotated[str | None, typer.Option(metavar="ID", help="The person: the id in your own system, or sub_…")] = None,
     record: Annotated[list[str] | None, typer.Option(metavar="ID", help="Or a record; may be repeated.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
@@ -36,6 +39,9 @@ def erase(
     ] = None,
     approve: Annotated[
         str | None, typer.Option(metavar="REQUEST", help="Approve the request of somebody else, with --user, and carry it out.")
+    ] = None,
+    refuse: Annotated[
+        str | None, typer.Option(metavar="REQUEST", help="Refuse a request, or take back your own, with --user and --reason.")
     ] = None,
     replay: Annotated[
         bool, typer.Option("--replay", help="After a backup was restored: erase again what was erased since.")
@@ -52,34 +58,42 @@ def erase(
     Example:  medloop erase --subject 4711 --reason "asked on 3 May" --dry-run
 
     Example:  medloop erase --approve ereq_01a1e418-70a2-7d31-9c55-0f6b9d2c1a44 --user dr.li
+
+    Example:  medloop erase --refuse ereq_01a1e418-70a2-7d31-9c55-0f6b9d2c1a44 --user dr.li --reason "It is another person."
     """
     settings = ui.settings()
     jobs = QueuedJobs(settings)
     if replay:
         _replay(settings, jobs)
         return
+    _check_decision(approve, refuse, {"--subject": subject, "--record": record, "--dry-run": dry_run, "--keep-jobs": keep_jobs})
     with open_store(settings) as store:
         person = logged_in(store, user).user_id if user is not None else None
-        if approve is not None and dry_run:
-            raise InputError("--approve and --dry-run do not go together", "Request the dry run with --subject or --record")
+        requested_by = person or actor()
+        if (approve or refuse) and person is None:
+            raise InputError("A decision about a request needs your name", "Give --user NAME")
+        if refuse is not None:
+            refuse_request(store, refuse, by=requested_by, note=reason)
+            ui.say("The request is closed. Nothing was removed.")
+            return
         if approve is not None:
-            if person is None:
-                raise InputError("An approval needs your name", "Give --user NAME")
-            request, requested_by = approve_request(store, approve, by=person)
+            request = requested(store, approve, by=requested_by)
         else:
-            request, requested_by = ErasureRequest(reason, subject, tuple(record or ()), keep_jobs), person or actor()
+            request = ErasureRequest(reason, subject, tuple(record or ()), keep_jobs)
         if dry_run:
             _print_preview(preview(store, request, actor=requested_by, jobs=jobs))
             return
-        if not keep_jobs and jobs.any() and _on_a_terminal():
+        if not request.keep_jobs and jobs.any() and _on_a_terminal():
             _ask(preview(store, request, actor=requested_by, jobs=jobs).jobs)
+        if approve is not None:
+            request, requested_by = approve_request(store, approve, by=requested_by, note=reason)
         try:
             proof = erase_records(store, request, actor=requested_by, jobs=jobs)
         except SecondPersonNeededError as needed:
             if person is None:
                 raise
             request_id = request_approval(store, request, needed, by=person)
-            ui.say(f"{needed.what}. Nothing was removed; the request waits for a second person.")
+            ui.say(f"{needed.what}. {needed.removed}; the request waits for a second person.")
             ui.say(f"It is for the set of records {needed.ids_sha256[:12]}, which --dry-run shows; if that changes, ask again.")
             ui.say(f"Another clinician or admin approves it: medloop erase --approve {request_id} --user NAME")
             return
@@ -87,6 +101,15 @@ def erase(
     _print_proof(proof)
     ui.say(f"Proof: {ui.shown(path)}; readable version: {path.with_suffix('.md').name}")
     _require_complete(proof)
+
+
+def _check_decision(approve: str | None, refuse: str | None, others: dict[str, object]) -> None:
+    """A request is decided as it was made: what it removes, and whether jobs end, is part of it."""
+    if approve is not None and refuse is not None:
+        raise InputError("--approve and --refuse do not go together", "Use one of them")
+    if flag := next((name for name, value in others.items() if value and (approve or refuse)), None):
+        decision = "--approve" if approve else "--refuse"
+        raise InputError(f"{decision} and {flag} do not go together", "A request is decided as it was made; request another one")
 
 
 def _replay(settings: Settings, jobs: QueuedJobs) -> None:
@@ -117,7 +140,7 @@ def _on_a_terminal() -> bool:
 
 def _ask(jobs: list[str]) -> None:
     if jobs and not typer.confirm(f"Training jobs use this data ({', '.join(jobs)}). Cancel them?"):
-        ui.say("Nothing was changed. To erase without cancelling them, use --keep-jobs.")
+        ui.say("Nothing was changed. To erase without cancelling them, request the erasure with --keep-jobs.")
         raise typer.Exit(1)
 
 

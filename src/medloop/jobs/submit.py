@@ -15,10 +15,8 @@ from medloop.errors import ConfigError
 from medloop.jobs import preflight, queue
 from medloop.jobs.job_row import JobRow, UnknownJobError
 from medloop.jobs.kinds import Channel, Kind, kind_of
-from medloop.privacy.erasure.approval import approve
 from medloop.privacy.erasure.contracts import ErasureRequest
 from medloop.settings import Settings
-from medloop.store.db import Store
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,10 @@ def submit_erasure(erasure: ErasureRequest, settings: Settings, *, actor: str, d
     values = {
         "reason": erasure.reason, "records": list(erasure.records), "keep_jobs": erasure.keep_jobs, "dry_run": dry_run,
         **({} if erasure.subject is None else {"subject": erasure.subject}),
-        **({} if erasure.approved_by is None else {"approved_by": erasure.approved_by, "approved_ids": erasure.approved_ids}),
     }  # fmt: skip
+    if erasure.approved_by is not None:
+        values |= {name: getattr(erasure, name) for name in ("approved_by", "approved_ids", "request_id")}
     return submit_task(TaskRequest(stage="ERASE", actor=actor, config=values), settings, channel="http")
-
-
-def submit_approved(store: Store, request_id: str, *, by: str, note: str = "") -> str:
-    """Approve the erasure that somebody else requested, and queue it."""
-    erasure, requested_by = approve(store, request_id, by=by, note=note)
-    return submit_erasure(erasure, store.settings, actor=requested_by, dry_run=False)
 
 
 def submit_task(request: TaskRequest, settings: Settings, *, channel: Channel) -> str:

@@ -95,6 +95,7 @@ def erase(work: Work) -> str:
         values["keep_jobs"],
         values.get("approved_by"),
         values.get("approved_ids"),
+        values.get("request_id"),
     )
     with open_store(work.settings) as store:
         if values["dry_run"]:
@@ -113,7 +114,7 @@ def erase(work: Work) -> str:
             request_id = request_approval(store, erasure, needed, by=request.actor)
             waiting = {"state": "waiting", "rows": {}, "files": [], "request_id": request_id, "evidence": needed.evidence}
             work.write_result({**waiting, "ids_sha256": needed.ids_sha256})
-            return f"{needed.what}. Nothing was removed; the request {request_id} waits for a second person."
+            return f"{needed.what}. {needed.removed}; the request {request_id} waits for a second person."
         path = proof_path(store, proof.erasure_id)
     work.write_result(
         {

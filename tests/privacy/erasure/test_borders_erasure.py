@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from fastapi.testclient import TestClient
 from sqlalchemy import delete, insert, select
 from typer.testing import CliRunner
 
 from medloop.cli import app
+from medloop.cli import erase as cli_erase
 from medloop.contracts import Incident, Trace
 from medloop.errors import InputError, IntegrityError, KeyUnavailableError
 from medloop.jobs.worker import work
+from medloop.privacy.erasure import erase
 from medloop.settings import Settings
-from medloop.store import tables
+from medloop.store import audit, tables
 from medloop.store.crypto import ErasedKeyError
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud, erasure_requests, users
@@ -187,15 +190,6 @@ def test_b7_safety_evidence_goes_only_if_two_people_agree_and_stays_without_text
         assert crud.get(store, crud.Feedback, flag) is None and crud.count(store, crud.RedTeamCase) == 0
 
 
-def failed_job(world: World, who: str, path: str) -> str:
-    """The message of a job that fails."""
-    filed = world.post(who, path, {}).json()
-    work(filed["job_id"], world.settings)
-    seen = world.client.get(filed["address"], headers={"Authorization": f"Bearer {world.keys['ann']}"}).json()
-    assert seen["state"] == "failed", seen
-    return str(seen["message"])
-
-
 def test_b7_an_approval_is_for_the_records_of_the_dry_run_and_no_others(world: World) -> None:
     """Seen: a second flag that came after the request was erased by an approval of one flag."""
     flag, _ = flagged(world)
@@ -205,8 +199,11 @@ def test_b7_an_approval_is_for_the_records_of_the_dry_run_and_no_others(world: W
     assert [request["ids_sha256"] for request in requests] == [shown] == [waiting["ids_sha256"]]
     trace = world.send("traces", trace_body(told("chest"), subject="decoy"))["trace_id"]
     later = world.send("rlhf/feedback", {"trace_id": trace, "critical": True, "comments": "Again."}, who="dr.li")["feedback_id"]
-    message = failed_job(world, "dr.li", f"erasure/requests/{waiting['request_id']}/approve")
-    assert "have changed since it was requested" in message and "nothing was removed" in message
+    refused = world.post("dr.li", f"erasure/requests/{waiting['request_id']}/approve")
+    assert refused.status_code == 409 and "have changed since it was requested" in refused.json()["error"], refused.text
+    assert "Nothing was removed" in refused.json()["error"]
+    (listed,) = world.client.get("/api/v1/erasure/requests", headers={"Authorization": f"Bearer {world.keys['dr.li']}"}).json()
+    assert (listed["state"], listed["approved_by"], listed["job_id"]) == ("waiting", None, None)
     with open_store(world.settings) as store:
         assert all(crud.get(store, crud.Feedback, name) is not None for name in (flag, later))
     anew = world.erased("ann", {"subject": "decoy", "reason": "asked"})
@@ -223,7 +220,7 @@ def test_b7_an_approval_is_over_after_a_day(sqlite_settings: Settings, monkeypat
         erasure_requests.approve(store, request, by=li)
         assert erasure_requests.approve(store, request, by=li).approved_by == li, "an interrupted erasure can go on"
         monkeypatch.setattr(erasure_requests, "VALID", timedelta(0))
-        with pytest.raises(erasure_requests.NotAllowedError, match="more than a day ago"):
+        with pytest.raises(erasure_requests.ApprovalOverError, match="more than a day ago"):
             erasure_requests.approve(store, request, by=li)
 
 
@@ -337,3 +334,111 @@ def test_b7_a_refusal_over_http_ends_the_request_and_is_in_the_log(world: World)
         assert world.post("dr.li", f"{path}/{step}", body).status_code == 409
     with open_store(world.settings) as store:
         assert crud.get(store, crud.Feedback, flag) is not None and erasure_requests.waiting(store) == []
+
+
+def listed(world: World, who: str = "dr.li") -> list[dict[str, Any]]:
+    return list(world.client.get("/api/v1/erasure/requests", headers={"Authorization": f"Bearer {world.keys[who]}"}).json())
+
+
+def killed(settings: Settings, monkeypatch: pytest.MonkeyPatch, job_id: str) -> None:
+    """The worker of an erasure dies after the rows are gone."""
+    with monkeypatch.context() as patch:
+        first, *_ = erase.STEPS
+        patch.setattr(erase, "STEPS", (first, lambda _: 1 / 0))
+        work(job_id, settings)
+
+
+def test_b7_an_approved_erasure_stays_listed_until_it_is_finished_and_is_approved_once(world: World, monkeypatch) -> None:
+    flag, _ = flagged(world)
+    waiting = world.erased("ann", {"subject": "decoy", "reason": "asked"})
+    path = f"erasure/requests/{waiting['request_id']}/approve"
+    job = world.post("dr.li", path).json()["job_id"]
+    assert [(row["state"], row["job_id"]) for row in listed(world)] == [("queued", job)]
+    again = world.post("ben", path)
+    assert again.status_code == 409 and job in again.json()["error"]
+    killed(world.settings, monkeypatch, job)
+    assert [(row["state"], row["job_id"]) for row in listed(world)] == [("unfinished", job)] and listed(world)[0]["message"]
+    # What comes meanwhile was no part of the agreement: it neither stops the erasure nor goes with it.
+    trace = world.send("traces", trace_body(told("knee"), subject="decoy"))["trace_id"]
+    done = world.erased("ben", {}, path)
+    assert done["state"] == "complete" and done["proof"]["request_id"] == waiting["request_id"] and listed(world) == []
+    with open_store(world.settings) as store:
+        assert crud.get(store, crud.Feedback, flag) is None and crud.get(store, Trace, trace) is not None
+    assert world.post("ben", path).status_code == 409
+
+
+def test_b7_an_error_says_what_was_removed_before_it(world: World, monkeypatch) -> None:
+    """Seen: "nothing was removed", after the erasure that a kill had interrupted was finished."""
+    flagged(world)
+    world.send("traces", trace_body(OTHER, subject="4712"))
+    killed(world.settings, monkeypatch, world.post("ann", "erasure", {"subject": "4712", "reason": "asked"}).json()["job_id"])
+    (journal,) = (world.settings.workspace.reports / "erasure").glob("*.pending")
+    filed = world.post("ann", "erasure", {"subject": "decoy", "reason": "asked"}).json()
+    work(filed["job_id"], world.settings)
+    seen = world.client.get(filed["address"], headers={"Authorization": f"Bearer {world.keys['ann']}"}).json()
+    assert f"earlier erasures that had been interrupted were finished: {journal.stem}" in seen["message"], seen
+    assert "Nothing was removed for it" in seen["message"] and seen["result"]["state"] == "waiting"
+
+
+def test_b7_at_the_keyboard_jobs_are_asked_about_first_and_the_request_decides(
+    sqlite_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, questions = World(sqlite_settings, PASSWORD), list[str]()
+    with world.client:
+        flagged(world)
+
+    def ask(jobs: list[str]) -> None:
+        questions.append("asked")
+        raise typer.Exit(1)
+
+    monkeypatch.setattr(cli_erase, "_on_a_terminal", lambda: True)
+    monkeypatch.setattr(cli_erase, "_ask", ask)
+    monkeypatch.setattr(cli_erase.QueuedJobs, "any", lambda self: True)
+    for keep, times in (((), 1), (("--keep-jobs",), 0)):
+        words = ("erase", "--subject", "decoy", "--reason", "asked", "--user", "ann", *keep)
+        monkeypatch.setattr(cli_erase, "_on_a_terminal", lambda: False)
+        request = next(word for word in cli(sqlite_settings, *words, text=PASSWORD + "\n").output.split() if "ereq_" in word)
+        monkeypatch.setattr(cli_erase, "_on_a_terminal", lambda: True)
+        questions.clear()
+        flag = cli(sqlite_settings, "erase", "--approve", request, "--keep-jobs", "--user", "dr.li", text=PASSWORD + "\n")
+        assert isinstance(flag.exception, InputError) and "--keep-jobs" in str(flag.exception)
+        done = cli(sqlite_settings, "erase", "--approve", request, "--user", "dr.li", text=PASSWORD + "\n")
+        assert len(questions) == times and ("complete" in done.output) == (times == 0), done.output
+        with open_store(sqlite_settings) as store:
+            assert (erasure_requests.get_request(store, request).approved_by is None) == (times == 1), (
+                "asked before it is approved"
+            )
+
+
+def test_b7_a_second_person_refuses_at_the_keyboard_and_the_log_says_why(sqlite_settings: Settings) -> None:
+    world = World(sqlite_settings, PASSWORD)
+    with world.client:
+        flag, _ = flagged(world)
+        waiting = world.erased("ann", {"subject": "decoy", "reason": "asked"})["request_id"]
+
+    def refuse(reason: str, *more: str) -> Any:
+        words = ("erase", "--refuse", waiting, "--reason", reason, "--user", "dr.li", *more)
+        return cli(sqlite_settings, *words, text=PASSWORD + "\n")
+
+    for reason in ("", "Call 13800138000 first"):
+        assert isinstance(refuse(reason).exception, InputError)
+    assert "--subject" in str(refuse("It is another person.", "--subject", "decoy").exception)
+    nameless = cli(sqlite_settings, "erase", "--refuse", waiting, "--reason", "It is another person.")
+    assert "needs your name" in str(nameless.exception)
+    assert refuse("It is about another person.").output.strip().endswith("The request is closed. Nothing was removed.")
+    assert "was refused" in str(refuse("Again.").exception)
+    with open_store(sqlite_settings) as store:
+        (line,) = audit.page(store, audit.AuditFilter(action="erasure.refuse"))
+        assert line["detail"]["note"] == "It is about another person." and line["subject"] == waiting
+        assert crud.get(store, crud.Feedback, flag) is not None
+
+
+@pytest.mark.parametrize("reason", ["Call 13800138000", "患者张伟要求删除", "asked by Mary Johnson", "li.wei@example.org wrote"])
+def test_b6_a_reason_that_names_a_person_is_refused_because_it_stays_for_good(world: World, reason: str) -> None:
+    world.send("traces", trace_body(told("back"), subject="4711"))
+    refused = world.post("ann", "erasure", {"subject": "4711", "reason": reason})
+    assert refused.status_code == 422 and "stored for good" in refused.json()["error"] and reason not in refused.text
+    at_keyboard = cli(world.settings, "erase", "--subject", "4711", "--reason", reason)
+    assert isinstance(at_keyboard.exception, InputError) and reason not in str(at_keyboard.exception)
+    for fine in ("asked on 3 May", "GDPR art. 17, request of 2026-05-03", "当事人要求删除", "患者本人申请"):
+        assert world.post("ann", "erasure", {"subject": "4711", "reason": fine, "dry_run": True}).status_code == 202, fine

@@ -21,16 +21,16 @@ from medloop.contracts.job import JobState
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.feedback.select import KINDS
 from medloop.errors import InputError
-from medloop.jobs import queue, submit
+from medloop.jobs import erasures, queue, submit
 from medloop.jobs.job_row import FINAL
 from medloop.privacy import consent as consents_of
 from medloop.privacy.clear_names import SafeName
 from medloop.privacy.erasure.approval import refuse
 from medloop.privacy.erasure.contracts import ErasureRequest as Erasure
-from medloop.privacy.erasure.erase import LONGEST_REASON, check_known
+from medloop.privacy.erasure.erase import check_known
+from medloop.privacy.erasure.notes import LONGEST_REASON
 from medloop.store.records import consents
 from medloop.store.records import crud as records
-from medloop.store.records.erasure_requests import waiting as waiting_requests
 
 router = APIRouter(prefix="/api/v1", tags=["data"])
 WAITING = Semaphore(8)  # each waiting request holds a thread; beyond these, requests are answered at once
@@ -138,7 +138,7 @@ class ForeignOut(BaseModel):
 
 
 class ErasureRequestOut(BaseModel):
-    """An erasure that waits for a second person."""
+    """An erasure that waits for a second person, or was approved and is not finished."""
 
     request_id: str
     subject: str | None
@@ -149,7 +149,11 @@ class ErasureRequestOut(BaseModel):
     ids_sha256: str = Field(description="Names the set of records. A dry run has the same while the set is the same.")
     ids: dict[str, list[str]] = Field(description="The records that are removed, by table.")
     evidence: dict[str, int] = Field(examples=[{"critical flags": 1, "incidents": 1}])
-    expires: datetime = Field(description="Until then somebody may approve it.")
+    expires: datetime = Field(description="Until then somebody may approve it, or continue it.")
+    approved_by: str | None
+    state: erasures.State = Field(description="`unfinished`: approved, and no job works on it; approve it again to continue.")
+    job_id: str | None
+    message: str | None = Field(description="What its last job said.")
 
 
 class RefusalBody(BaseModel):
@@ -255,18 +259,24 @@ def erase(body: ErasureBody, request: Request, response: Response, caller: Admin
 
 @router.get("/erasure/requests")
 def erasure_requests(request: Request, caller: Carer) -> list[ErasureRequestOut]:
-    """The erasures that wait for a second person, oldest first."""
-    requests = waiting_requests(store_of(request))
-    return [ErasureRequestOut.model_validate({**asdict(waiting), "expires": waiting.expires}) for waiting in requests]
+    """The erasures that wait for a second person, and those that were approved and are not finished, oldest first."""
+    return [
+        ErasureRequestOut.model_validate(
+            {**asdict(listed.request), "expires": listed.request.expires, "state": listed.state, "job_id": listed.job_id}
+            | {"message": listed.message}
+        )
+        for listed in erasures.list_erasures(store_of(request))
+    ]
 
 
 @router.post("/erasure/requests/{request_id}/approve", status_code=202, responses=FILED)
 def approve_erasure(request_id: str, request: Request, response: Response, caller: Carer, wait: Wait = 0) -> ErasureJobOut:
     """Approve an erasure that somebody else requested; it starts at once. 403: you requested it, or your role may not.
 
-    The approval is for the set of records in the request. If that has changed since, the job fails and removes nothing.
+    The approval is for the set of records in the request. 409: that set has changed since, the request was decided or is over,
+    or its job has not ended.
     """
-    job_id = submit.submit_approved(store_of(request), request_id, by=caller.user_id)
+    job_id = erasures.submit_approved(store_of(request), request_id, by=caller.user_id)
     return _filed(_erasure_job(request, job_id, wait), response)
 
 

@@ -25,6 +25,7 @@ class ErasureRequest:
     keep_jobs: bool = False
     approved_by: str | None = None  # the second person, if safety evidence goes
     approved_ids: str | None = None  # the set of records that this person approved (`ErasurePlan.ids_sha256`)
+    request_id: str | None = None  # of the stored request that was approved
 
 
 class TrainingJobs(Protocol):
@@ -56,6 +57,7 @@ class ErasureCase(Contract):
     shared: int = Field(0, ge=0)  # records of others that hold some of the same text and stay
     evidence: dict[str, int] = Field(default_factory=dict)  # critical flags and incidents that lose their text
     approved_by: str | None = None  # the second person who agreed to that
+    request_id: str | None = None  # of the stored request that this person approved
     replays: str | None = None  # the erasure that this one repeats, after a backup was restored
 
 

@@ -12,6 +12,7 @@ Not covered: backups, files outside the workspace, what was sent to a teacher, a
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,22 +24,22 @@ from medloop.privacy.erasure import find_files, journal, register
 from medloop.privacy.erasure.contracts import ErasureCase, ErasurePlan, ErasurePreview, ErasureProof, ErasureRequest, TrainingJobs
 from medloop.privacy.erasure.find_files import FileSearch, Recard, needles_of
 from medloop.privacy.erasure.flags import old_hashes, tainted_models, update_catalog
+from medloop.privacy.erasure.notes import check_reason
 from medloop.privacy.erasure.plan import make_plan, note, requested_records
 from medloop.privacy.erasure.proof_page import render
 from medloop.privacy.erasure.rewrite import Cutter
 from medloop.privacy.phi.scrub import assess
 from medloop.store.db import Store
 from medloop.store.files.atomic import atomic_write
-from medloop.store.records import erasing
-
-LONGEST_REASON = 200  # characters
+from medloop.store.records import erasing, erasure_requests
 
 
 class SecondPersonNeededError(InputError):
     """The erasure removes critical flags or incidents' texts, and nobody has agreed to that yet."""
 
-    def __init__(self, plan: ErasurePlan) -> None:
+    def __init__(self, plan: ErasurePlan, finished: Sequence[str] = ()) -> None:
         self.evidence, self.ids, self.ids_sha256 = plan.evidence, plan.record_ids, plan.ids_sha256
+        self.removed = _removed_so_far(finished)
         counts = " and ".join(f"{name}: {count:,}" for name, count in plan.evidence.items())
         super().__init__(
             f"This erasure removes the text of safety evidence ({counts}), so two people must agree",
@@ -47,14 +48,21 @@ class SecondPersonNeededError(InputError):
 
 
 class ChangedSinceRequestError(InputError):
-    """The records are not those that two people agreed on."""
+    """The records are not those that two people agreed on, or not those that the second person would agree to."""
 
-    def __init__(self, approved: str, now: str) -> None:
+    def __init__(self, approved: str, now: str, finished: Sequence[str] = ()) -> None:
         super().__init__(
             f"The records that this erasure removes have changed since it was requested (set {approved[:12]}, now {now[:12]}), "
-            "so the approval does not hold; nothing was removed",
+            f"so an approval does not hold. {_removed_so_far(finished)}",
             "Look at them again with --dry-run, request the erasure anew, and have that request approved",
         )
+
+
+def _removed_so_far(finished: Sequence[str]) -> str:
+    """What a request that is not carried out has removed: nothing, but earlier erasures were finished before it was looked at."""
+    if not finished:
+        return "Nothing was removed"
+    return f"Nothing was removed for it, but earlier erasures that had been interrupted were finished: {', '.join(finished)}"
 
 
 def erase(
@@ -63,16 +71,17 @@ def erase(
     """Finish earlier erasures, then carry out the request; a repeated request returns the proof of the first time."""
     check_request(request)
     with erasing.erasure_lock(store) as folder:
-        for pending in journal.pending(store, folder):
-            carry_out(store, pending, folder, recard, jobs)
+        finished = [carry_out(store, pending, folder, recard, jobs) for pending in journal.pending(store, folder)]
+        if own := [proof for proof in finished if request.request_id and proof.request_id == request.request_id]:
+            return own[0]  # what two people agreed on is done; records that came since were no part of it
         planned = make_plan(store, request, actor)
         if planned is None:
             return _before(store, request, folder)
-        ids_sha256 = planned.plan.ids_sha256
+        earlier = [proof.erasure_id for proof in finished]
         if planned.plan.evidence and request.approved_by is None:
-            raise SecondPersonNeededError(planned.plan)
-        if request.approved_by is not None and request.approved_ids != ids_sha256:
-            raise ChangedSinceRequestError(request.approved_ids or "", ids_sha256)
+            raise SecondPersonNeededError(planned.plan, earlier)
+        if request.approved_by is not None and request.approved_ids != planned.plan.ids_sha256:
+            raise ChangedSinceRequestError(request.approved_ids or "", planned.plan.ids_sha256, earlier)
         journal.keep(store, planned.plan, folder)
         return carry_out(store, planned.plan, folder, recard, jobs)
 
@@ -93,6 +102,18 @@ def preview(store: Store, request: ErasureRequest, *, actor: str, jobs: Training
     return ErasurePreview(
         rows, files.hits, len(plan.datasets), plan.shared, unsearched, running, planned.foreign, plan.evidence, plan.ids_sha256
     )
+
+
+def check_unchanged(store: Store, request: ErasureRequest, *, actor: str) -> None:
+    """ChangedSinceRequestError if other records would go than those of the stored request. One that was interrupted goes on."""
+    folder = reports(store)
+    if any(plan.request_id == request.request_id for plan in journal.pending(store, folder)):
+        return
+    planned = make_plan(store, request, actor)
+    if planned is None:
+        _before(store, request, folder)
+    elif planned.plan.ids_sha256 != request.approved_ids:
+        raise ChangedSinceRequestError(request.approved_ids or "", planned.plan.ids_sha256)
 
 
 def check_known(store: Store, request: ErasureRequest) -> None:
@@ -122,11 +143,7 @@ def reports(store: Store) -> Path:
 def check_request(request: ErasureRequest) -> None:
     if (request.subject is None) == (not request.records):
         raise InputError("Erase either one subject or a list of records", "Give --subject ID or --record ID")
-    reason = request.reason.strip()
-    if not reason or len(reason) > LONGEST_REASON or not reason.isprintable():
-        raise InputError(
-            f"An erasure needs a reason of 1 to {LONGEST_REASON} characters", "For example: --reason 'asked on 3 May'"
-        )
+    check_reason(request.reason)
 
 
 @dataclass
@@ -256,6 +273,8 @@ def _prove(store: Store, proof: ErasureProof, folder: Path) -> None:
         left=len(proof.left), jobs_cancelled=len(proof.cancelled),
     )  # fmt: skip
     if proof.complete:
+        if proof.request_id is not None:
+            erasure_requests.finish(store, proof.request_id, proof.erasure_id)
         journal.remove(store, folder, proof.erasure_id)
 
 
@@ -266,6 +285,8 @@ def _before(store: Store, request: ErasureRequest, folder: Path) -> ErasureProof
     for path in sorted(folder.glob("er_*.json"), reverse=True):
         proof = ErasureProof.from_json(path.read_text(encoding="utf-8"))
         if proof.erasure_id in known or (subject is not None and proof.subject == subject):
+            if request.approved_by is not None and request.request_id is not None:
+                erasure_requests.finish(store, request.request_id, proof.erasure_id)
             return proof
     raise _nothing(request)
 

@@ -40,7 +40,7 @@ def make_plan(store: Store, request: ErasureRequest, actor: str) -> Planned | No
         words = _words(store, record_ids)
     plan = ErasurePlan(
         erasure_id=f"er_{uuid7()}", subject=subject, asked=request.records, reason=request.reason.strip(), actor=actor,
-        keep_jobs=request.keep_jobs, started=utc_now(), approved_by=request.approved_by,
+        keep_jobs=request.keep_jobs, started=utc_now(), approved_by=request.approved_by, request_id=request.request_id,
         words=_own(store, record_ids, words), shared=shared,
         **stored_parts(store, record_ids),
     )  # fmt: skip

@@ -3,6 +3,7 @@
     request_id = add_request(store, subject="sub_…", records=(), reason="asked", keep_jobs=False, by="usr_1", …)
     approve(store, request_id, by="usr_2")           # somebody else, a clinician or an admin
     refuse(store, request_id, by="usr_2", note="It is about another person.")
+    finish(store, request_id, "er_…")                # when everything is erased; until then the request is listed
 
 A request that nobody decides is over after WAITS. `ids` and `evidence` are what the two people see: ids and counts, no text.
 `ids_sha256` names the set of records that the request was about (`ErasurePlan.ids_sha256`); the erasure itself compares it.
@@ -37,8 +38,20 @@ class NotAllowedError(InputError):
     """This person may not request or approve this erasure."""
 
 
+class OwnRequestError(NotAllowedError):
+    """Whoever requested an erasure cannot approve it."""
+
+
 class DecidedError(InputError):
     """Somebody has approved or refused this erasure, or its time is over."""
+
+
+class ApprovalOverError(DecidedError):
+    """The erasure was approved too long ago to begin now."""
+
+
+class CarriedOutError(DecidedError):
+    """Everything that this request was about is erased."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +69,11 @@ class StoredRequest:
     ids_sha256: str
     ids: dict[str, list[str]]
     evidence: dict[str, int]
+    approved: datetime | None
 
     @property
     def expires(self) -> datetime:
-        return self.timestamp + WAITS
+        return self.timestamp + WAITS if self.approved is None else self.approved + VALID
 
 
 def add_request(
@@ -95,13 +109,7 @@ def approve(store: Store, request_id: str, *, by: str, note: str = "") -> Stored
     Later it is refused: what was said about the person since then was not part of what two people agreed on.
     """
     with store.write() as conn:
-        row = _get(conn, request_id)
-        _check_person(conn, by)
-        if row.requested_by == by:
-            raise NotAllowedError("You requested this erasure, so somebody else has to approve it", NEED_SECOND)
-        _check_undecided(row)
-        if row.approved is not None and utc_now() - row.approved > VALID:
-            raise NotAllowedError("This erasure was approved more than a day ago and is over", "Request the erasure anew")
+        row = _checked(conn, request_id, by)
         if row.approved_by is None:
             conn.execute(
                 update(erasure_requests)
@@ -111,6 +119,32 @@ def approve(store: Store, request_id: str, *, by: str, note: str = "") -> Stored
             detail: dict[str, str | int | float | bool] = {"ids_sha256": row.ids_sha256, **({"note": note} if note else {})}
             audit.append(conn, AuditEvent(actor=by, action="erasure.approve", subject=request_id, detail=detail))
         return _stored(_get(conn, request_id))
+
+
+def check_approval(store: Store, request_id: str, *, by: str) -> StoredRequest:
+    """The request, if this person may approve it now; the same errors as `approve`, and nothing is changed."""
+    with store.read() as conn:
+        return _stored(_checked(conn, request_id, by))
+
+
+def _checked(conn: Connection, request_id: str, by: str) -> Row[Any]:
+    row = _get(conn, request_id)
+    _check_person(conn, by)
+    if row.requested_by == by:
+        raise OwnRequestError("You requested this erasure, so somebody else has to approve it", NEED_SECOND)
+    _check_undecided(row)
+    if row.erasure_id is not None:
+        raise CarriedOutError(f"This erasure was approved and carried out ({row.erasure_id})", "Its proof is in reports/erasure")
+    if row.approved is not None and utc_now() - row.approved > VALID:
+        raise ApprovalOverError("This erasure was approved more than a day ago and is over", "Request the erasure anew")
+    return row
+
+
+def finish(store: Store, request_id: str, erasure_id: str) -> None:
+    """Everything is erased: the request leaves the list."""
+    mine = (erasure_requests.c.request_id == request_id, erasure_requests.c.erasure_id.is_(None))
+    with store.write() as conn:
+        conn.execute(update(erasure_requests).where(*mine).values(erasure_id=erasure_id))
 
 
 def refuse(store: Store, request_id: str, *, by: str, note: str) -> None:
@@ -139,13 +173,17 @@ def get_request(store: Store, request_id: str) -> StoredRequest:
         return _stored(_get(conn, request_id))
 
 
+def unfinished(store: Store) -> list[StoredRequest]:
+    """The requests that wait for a decision, and those that were approved and are not carried out yet, oldest first."""
+    requests = erasure_requests.c
+    undone = (requests.refused_by.is_(None), requests.erasure_id.is_(None), requests.timestamp > utc_now() - WAITS)
+    with store.read() as conn:
+        return [_stored(row) for row in conn.execute(select(erasure_requests).where(*undone).order_by(requests.id))]
+
+
 def waiting(store: Store) -> list[StoredRequest]:
     """The requests that nobody has decided yet and that are not over, oldest first."""
-    requests = erasure_requests.c
-    undecided = (requests.approved_by.is_(None), requests.refused_by.is_(None), requests.timestamp > utc_now() - WAITS)
-    query = select(erasure_requests).where(*undecided).order_by(requests.id)
-    with store.read() as conn:
-        return [_stored(row) for row in conn.execute(query)]
+    return [request for request in unfinished(store) if request.approved_by is None]
 
 
 def _get(conn: Connection, request_id: str) -> Row[Any]:
@@ -166,5 +204,5 @@ def _check_person(conn: Connection, user_id: str) -> None:
 def _stored(row: Row[Any]) -> StoredRequest:
     return StoredRequest(
         row.request_id, row.subject, tuple(row.records), row.reason, row.keep_jobs, row.requested_by, row.timestamp,
-        row.approved_by, row.ids_sha256, row.ids, row.evidence,
+        row.approved_by, row.ids_sha256, row.ids, row.evidence, row.approved,
     )  # fmt: skip

@@ -31,5 +31,7 @@ erasure_requests = new_table(
     Column("ids_sha256", String(64), nullable=False),  # of the set of records that two people agree on
     Column("ids", JSON, nullable=False), Column("evidence", JSON, nullable=False),  # by table, and how many of each
     timestamp(), Column("approved_by", String), Column("approved", UtcDateTime), Column("refused_by", String),
-    Column("refused", UtcDateTime), Column("note", String), mac(),
+    Column("refused", UtcDateTime), Column("note", String),
+    Column("erasure_id", String),  # the erasure that carried it out
+    mac(),
 )  # fmt: skip

@@ -11,9 +11,10 @@ from fastapi.responses import Response
 from medloop.api.deps import store_of
 from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.errors import InputError
-from medloop.jobs.submit import submit_approved
-from medloop.privacy.erasure.approval import NoteError, refuse
-from medloop.privacy.erasure.erase import LONGEST_REASON
+from medloop.jobs.erasures import StartedError, list_erasures, submit_approved
+from medloop.privacy.erasure.approval import refuse
+from medloop.privacy.erasure.erase import ChangedSinceRequestError
+from medloop.privacy.erasure.notes import LONGEST_REASON, NoteError
 from medloop.store.records import erasure_requests, users
 from medloop.store.records.erasure_requests import DECIDERS
 from medloop.web.people import People
@@ -43,7 +44,7 @@ def decide(request: Request, caller: Decider, request_id: str, decision: str, fo
             refuse(store, request_id, by=caller.user_id, note=note)
     except InputError as error:
         code, key = _refusal(error)
-        problem = translator_of(request)(key, most=LONGEST_REASON)
+        problem = translator_of(request)(key, most=LONGEST_REASON, what=str(error))
         return _show(request, caller, code, problem=problem, typed=note, about=f"{decision}-{request_id}")
     return redirect(f"/web/approvals?done={decision}")
 
@@ -51,17 +52,23 @@ def decide(request: Request, caller: Decider, request_id: str, decision: str, fo
 def _refusal(error: InputError) -> tuple[int, str]:
     reasons: tuple[tuple[type[InputError], int, str], ...] = (
         (NoteError, 422, "approvals_bad_note"),
+        (ChangedSinceRequestError, 409, "approvals_changed"),
+        (StartedError, 409, "approvals_started"),
+        (erasure_requests.CarriedOutError, 409, "approvals_carried_out"),
+        (erasure_requests.ApprovalOverError, 409, "approvals_over"),
         (erasure_requests.DecidedError, 409, "approvals_decided"),
         (erasure_requests.NoSuchRequestError, 404, "approvals_decided"),
+        (erasure_requests.OwnRequestError, 403, "approvals_second"),
+        (erasure_requests.NotAllowedError, 403, "approvals_not_done"),
     )
-    return next(((code, key) for kind, code, key in reasons if isinstance(error, kind)), (403, "approvals_second"))
+    return next(((code, key) for kind, code, key in reasons if isinstance(error, kind)), (422, "approvals_not_done"))
 
 
 def _show(
     request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", typed: str = "", about: str = ""
 ) -> Response:
     store = store_of(request)
-    context: dict[str, Any] = {"waiting": erasure_requests.waiting(store), "who": People(store, translator_of(request))}
+    context: dict[str, Any] = {"listed": list_erasures(store), "who": People(store, translator_of(request))}
     context |= {"note": note, "problem": problem, "typed": typed, "about": about, "viewer_id": caller.user_id}
     context["others"] = [
         user.name
