@@ -85,7 +85,7 @@ def test_a_tainted_model_is_neither_promoted_nor_rolled_back_to(store) -> None:
     promote_in(store, first, actor="test"), promote_in(store, second, actor="test")
     with store.write() as conn:
         artifact = registry.get_version(store, store.settings.registry.model, first).record.artifact
-        lineage.flag_artifact(conn, artifact, "tainted", "trained on data erased in er_1")
+        lineage.flag_artifact(conn, artifact, "tainted", "trained on data erased in er_1", actor="test")
     with pytest.raises(PromotionRefusedError, match="tainted"):
         promote_in(store, first, actor="test")
     with pytest.raises(PromotionRefusedError, match="tainted"):

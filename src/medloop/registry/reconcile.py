@@ -63,7 +63,8 @@ def _send(store: Store, mirror: Mirror, stored: StoredVersion) -> None:
     if url := store.settings.registry.url:
         with store.write() as conn:  # the copy is out of reach of an erasure, which tells people so
             for sha256 in sorted({*stored.record.inputs.values(), stored.record.artifact}):
-                lineage.flag_artifact(conn, sha256, EXPORTED, f"{url} {stored.record.model} version {number}")
+                place = f"{url} {stored.record.model} version {number}"
+                lineage.flag_artifact(conn, sha256, EXPORTED, place, actor="medloop")
 
 
 def _find_bytes(store: Store, mirror: Mirror, stored: StoredVersion) -> Path:
