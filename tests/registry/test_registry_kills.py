@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from killed_registry import work_until
 from registry_world import copy_workspace
 
 from medloop.registry.mirror import open_mirror
@@ -23,7 +21,6 @@ from medloop.store.integrity import verify_store
 from medloop.store.records import registry
 from medloop.testing.registry import examine, make_adapter
 
-WORKER = Path(__file__).with_name("kill_worker.py")
 moments = pytest.mark.parametrize("moments", [2, pytest.param(30, marks=pytest.mark.slow)])
 
 
@@ -38,12 +35,6 @@ def home(template: Path, tmp_path: Path) -> Path:
         register_in(store, "first", actor="test")
         promote_in(store, 1, actor="test")
     return home
-
-
-def start(home: Path, work: str, step: int) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(WORKER), str(home), work, str(step)], capture_output=True, text=True, env=dict(os.environ)
-    )
 
 
 def assert_one_truth(home: Path) -> tuple[int, int | None]:
@@ -71,13 +62,13 @@ def test_a_kill_leaves_one_truth(home: Path, tmp_path: Path, work: str, moments:
         with open_store(Settings(home=home)) as store:
             register_in(store, "second", actor="test")
     shutil.copytree(home, tmp_path / "before")
-    counted = start(home, work, 0)
-    assert counted.returncode == 0, counted.stderr
-    steps, outcomes = int(counted.stdout), set()
+    code, steps = work_until(home, work, 0)
+    assert code == 0 and steps > 40
+    outcomes = set()
     for number in range(moments):
         shutil.rmtree(home)
         shutil.copytree(tmp_path / "before", home)
-        ended = start(home, work, 1 + (number * (steps - 1)) // max(1, moments - 1))
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        code, _ = work_until(home, work, 1 + (number * (steps - 1)) // (moments - 1))
+        assert code == -signal.SIGKILL
         outcomes.add(assert_one_truth(home))
     assert outcomes == ({(1, 1), (2, 1)} if work == "register" else {(2, 1), (2, 2)})

@@ -68,7 +68,11 @@ def open_mirror(settings: Settings) -> Iterator[Mirror]:
                 _make_database(folder)
             uri = url or f"sqlite:///{folder / DATABASE}"
             client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-            yield Mirror(client, uri, settings.registry.model, None if url else folder / ARTIFACTS)
+            try:
+                yield Mirror(client, uri, settings.registry.model, None if url else folder / ARTIFACTS)
+            finally:
+                if not url:
+                    _close(client)
 
 
 class Mirror:
@@ -216,6 +220,12 @@ def _make_database(folder: Path) -> None:
         new.chmod(0o600)
         atomic_write(place, str(folder.absolute()))
         os.replace(new, path)
+
+
+def _close(client: Any) -> None:
+    """MLflow keeps the connections of a database for the life of the process; the file may be another one by the next time."""
+    for store in (client._tracking_client.store, client._get_registry_client().store):
+        store.engine.dispose()
 
 
 @contextmanager
