@@ -22,6 +22,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.lexicon.health_topic import is_about_health, is_on_topic
+from medloop.patterns import lazy_pattern
 from medloop.teacher.failures import Failure
 from medloop.teacher.injection.fence import REMOVED, sentences_of
 from medloop.teacher.injection.grader_address import addresses_grader
@@ -140,7 +141,7 @@ def _pieces(text: str) -> list[str]:
     return [piece for sentence in sentences_of(text) for piece in _SEAM.split(sentence) if piece.strip()]
 
 
-_SEAM = re.compile(
+_SEAM = lazy_pattern(
     r"[\"“”„«»「」『』()（）\[\]【】<>|]+|(?<=[\u3400-\u9fff\w])\s+(?=[\u3400-\u9fff])|(?<=[\u3400-\u9fff])\s+|=>|->"
     r"|(?<=[^\s.,;:!?-])\s+(?=(?:You|Please|She|He|They|We|If|It|This|That|These|The|An?|Do|Don't|Take|Keep|Drink"
     r"|Drinking|Call|See|Go|Rest|Your|Avoid"
@@ -155,8 +156,8 @@ def _without_asides(statement: str) -> str:
     return " ".join(told) or statement
 
 
-_CLAUSE = re.compile(r"(?<=[,，;；:：])")
-_CONDITION = re.compile(
+_CLAUSE = lazy_pattern(r"(?<=[,，;；:：])")
+_CONDITION = lazy_pattern(
     r"\b(?:if|unless|until|when|while|but|except|only|not|no|never|before|after)\b"
     r"|如果|若|除非|但|只|不|没|前|后|时|直到",
     re.IGNORECASE,
@@ -168,7 +169,7 @@ def _tells_patient(part: str, question: str) -> bool:
     return is_about_health(part) or is_on_topic(_EVERYDAY.sub(" ", part), question)
 
 
-_EVERYDAY = re.compile(
+_EVERYDAY = lazy_pattern(
     r"\b(?:long|days?|good|well|fine|help|needs?|want|takes?|makes?|still|right|wrong|think|know|tell|finds?|looks?|time"
     r"|case|here|must|each)\b"
     r"|可以|怎么|什么|需要|现在|一个|没有|多久|不是|应该|这个|情况|还是|已经|我们|你们|他们|时候|部分|因为|所以|如果|就是"
@@ -193,12 +194,12 @@ def _is_about_patient(sentence: str) -> bool:
     return is_about_health(sentence) and (_PERSON.search(sentence) is not None or not names_others(sentence))
 
 
-_SPEAKER = re.compile(r"^\s*(?:Patient|Earlier answer):")  # of judge_items.py; "patient" is a word about health
-_PERSON = re.compile(
+_SPEAKER = lazy_pattern(r"^\s*(?:Patient|Earlier answer):")  # of judge_items.py; "patient" is a word about health
+_PERSON = lazy_pattern(
     r"\b(?:i|i'm|i've|i'd|me|my|mine|myself|he|him|his|she|her|hers|son|daughter|child|kid|baby|mother|mom|mum|father|dad"
     r"|wife|husband|sister|brother"
     r"|aunt|uncle|grand\w+|friend|year[- ]old|years old|told|prescribed)\b|我|他|她|孩|宝|妈|爸|父|母|儿|女|爷|奶|岁|老公"
     r"|老婆|丈夫|妻|本人|家人|去医院|医院检查|医生说",
     re.IGNORECASE,
 )
-_ASKS = re.compile(r"[?？]|[吗呢么]\s*$|怎么|为什么|如何|什么|多久|是否|能不能|可不可以|要不要")
+_ASKS = lazy_pattern(r"[?？]|[吗呢么]\s*$|怎么|为什么|如何|什么|多久|是否|能不能|可不可以|要不要")

@@ -16,6 +16,7 @@ from medloop.contracts import Conversation, Message
 from medloop.contracts.chat import Role
 from medloop.contracts.dataset import DropReason
 from medloop.data.sources.shapes import RoleText
+from medloop.patterns import lazy_pattern
 
 # A tag needs a known name and, after it, nothing or attributes with '='; "if a <b and c> d" is not a tag.
 _NAMES = (
@@ -23,36 +24,36 @@ _NAMES = (
     "h[1-6]|head|header|hr|html|i|iframe|img|input|label|li|link|main|meta|nav|ol|option|p|pre|q|s|section|select|small|"
     "span|strike|strong|sub|sup|table|tbody|td|textarea|tfoot|th|thead|title|tr|tt|u|ul|video"
 )
-_TAG = re.compile(rf"<(/?)({_NAMES})(?:\s+[\w:-]+\s*=[^<>]*|\s*)/?>", re.I)
-_BLOCK = re.compile(r"br|p|div|li|tr|h[1-6]|hr|ul|ol|table|section|article|blockquote|dd|dt|title", re.I)
-_HIDDEN = re.compile(r"<(script|style)\b[^<>]*>.*?</\1\s*>|<!--.*?-->|<!doctype[^<>]*>", re.I | re.S)
+_TAG = lazy_pattern(rf"<(/?)({_NAMES})(?:\s+[\w:-]+\s*=[^<>]*|\s*)/?>", re.I)
+_BLOCK = lazy_pattern(r"br|p|div|li|tr|h[1-6]|hr|ul|ol|table|section|article|blockquote|dd|dt|title", re.I)
+_HIDDEN = lazy_pattern(r"<(script|style)\b[^<>]*>.*?</\1\s*>|<!--.*?-->|<!doctype[^<>]*>", re.I | re.S)
 
 # What chat templates use as control tokens. Left in a text they would be read as the end of a message, so they go.
-_CONTROL = re.compile(
+_CONTROL = lazy_pattern(
     r"<[|｜]im_start[|｜]>\s*(?:system|user|assistant)?"
     r"|<[|｜][^<>|｜\n]{1,40}[|｜]>"
     r"|\[/?(?:INST|CLS|SEP|PAD|MASK|UNK|gMASK|sop)\]|<</?SYS>>"
     r"|</?(?:s|bos|eos|pad|unk|mask|start_of_turn|end_of_turn|end_of_utterance)>",
     re.I,
 )
-_MARKER = re.compile(
+_MARKER = lazy_pattern(
     r"^[ \t]*#{2,3}[ \t]*(?:Instruction|Input|Response|Question|Answer|指令|输入|输出|回答|回复|问题)[ \t]*[:：][ \t]*",
     re.I | re.M,
 )
 _SAID_BY = {
-    "user": re.compile(r"^(?:(?:human|user|patient|question|用户|患者|病人|提问|问题|问)\s*[:：]\s*)+", re.I),
-    "assistant": re.compile(r"^(?:(?:assistant|ai|bot|(?:chat)?gpt|answer|助手|(?:医生)?(?:回复|回答|答))\s*[:：]\s*)+", re.I),
-    "system": re.compile(r"^(?:(?:system|系统)\s*[:：]\s*)+", re.I),
+    "user": lazy_pattern(r"^(?:(?:human|user|patient|question|用户|患者|病人|提问|问题|问)\s*[:：]\s*)+", re.I),
+    "assistant": lazy_pattern(r"^(?:(?:assistant|ai|bot|(?:chat)?gpt|answer|助手|(?:医生)?(?:回复|回答|答))\s*[:：]\s*)+", re.I),
+    "system": lazy_pattern(r"^(?:(?:system|系统)\s*[:：]\s*)+", re.I),
 }  # fmt: skip
 # What a consultation site adds to every page: form labels, picture placeholders, notices. They teach nothing.
-_BOILERPLATE = re.compile(
+_BOILERPLATE = lazy_pattern(
     r"\[(?:图片|image|表情)\]|（图片）|请输入问题的描述，医生将为您一一解答！"
     r"|(?:病情描述（发病时间、主要症状[^）\n]{0,12}）|曾经治疗情况和效果|想得到怎样的帮助)[:：]"
     r"|^[ \t]*(?:本回答由.{0,30}提供|转载请注明.{0,40}|责任编辑[:：].{0,20}|点击(?:查看|这里|进入).{0,30}|阅读全文|展开全部"
     r"|click here (?:to|for) .{0,60}|read more|all rights reserved\.?|copyright (?:©|\(c\)).{0,80})[ \t]*$",
     re.I | re.M,
 )
-_THANKS = re.compile(
+_THANKS = lazy_pattern(
     r"(?:^|(?<=[。！？!?\n])|(?<=\w[,，]))\s*(?:以上是对.{0,40}?(?:建议|回答|解答)[，,])?"
     r"(?:希望|期望|但愿)(?:我的|以上|本次|这些)?(?:的)?(?:解释|回答|建议|解答|答复|内容|回复)?(?:能够|能|可以)?对(?:您|你)(?:能)?(?:有所|有|会有)帮助"
     r"(?:[，,。！!~～ ]*祝(?:您|你)?[^。！!？?\n]{0,14})?[。！!~～.]*\s*$"
@@ -70,9 +71,9 @@ _NO_TEXT = (
 )  # control, surrogate, private
 _PLAIN = {**dict.fromkeys((*_UNSEEN, *_NO_TEXT)), **_LINE_ENDS}
 _LOOK_AT = 300  # characters that decide whether something is text
-_LINK = re.compile(r"https?://\S+")
-_REPEATED = re.compile(r"([。！？!?.,，、~～…=_*-])\1{3,}")  # "。。。。。。。。" means no more than "。。。"
-_MOJIBAKE = re.compile("\ufffd|锟斤拷|锟斤|烫烫烫|屯屯屯|â€|Ã[\u00a0-\u00bf]|ï¿½")
+_LINK = lazy_pattern(r"https?://\S+")
+_REPEATED = lazy_pattern(r"([。！？!?.,，、~～…=_*-])\1{3,}")  # "。。。。。。。。" means no more than "。。。"
+_MOJIBAKE = lazy_pattern("\ufffd|锟斤拷|锟斤|烫烫烫|屯屯屯|â€|Ã[\u00a0-\u00bf]|ï¿½")
 
 
 @dataclass(frozen=True)

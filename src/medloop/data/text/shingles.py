@@ -5,7 +5,6 @@ CRC-32 and fixed multipliers, so they are the same on every machine and in every
 """
 
 import hashlib
-import re
 import unicodedata
 import zlib
 from functools import lru_cache
@@ -13,14 +12,16 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from medloop.patterns import lazy_pattern
+
 Hashes = NDArray[np.uint32]
 
 _WIDE = r"\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_TOKEN = re.compile(rf"[{_WIDE}]|\d+|[^\W\d_{_WIDE}]+")
+_TOKEN = lazy_pattern(rf"[{_WIDE}]|\d+|[^\W\d_{_WIDE}]+")
 _NUMERALS = str.maketrans(dict.fromkeys("零〇一二两三四五六七八九十", "0"))
-_DIGITS = re.compile(r"\d+")
+_DIGITS = lazy_pattern(r"\d+")
 # What people put around a question. Taken out before comparing, so that a greeting does not hide a copy.
-_POLITE = re.compile(
+_POLITE = lazy_pattern(
     r"\b(?:hello|hi|hey|dear|good (?:morning|afternoon|evening)|greetings|doctor|dr|sir(?: or madam)?|madam|please|kindly"
     r"|excuse me|tell me"
     r"|thanks?(?: you)?(?: (?:so|very) much)?(?: a lot)?(?: in advance)?(?: for (?:your|the) (?:help|time|answer|reply))?"
@@ -31,7 +32,7 @@ _POLITE = re.compile(
     r"|(?:期待|等待|盼)(?:您|你)?的?(?:回复|回答|解答)|在线等"
 )
 
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = lazy_pattern(r"[^\W\d_]+")
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _STEP = np.uint64(0xC2B2AE3D27D4EB4F)

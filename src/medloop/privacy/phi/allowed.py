@@ -12,30 +12,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 from medloop.errors import ConfigError
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.english.name_words import WORD_NAMES
 from medloop.privacy.phi.lists import ChineseTerms
 from medloop.privacy.phi.normalize import fold
 from medloop.privacy.phi.spans import Span
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_HAN = re.compile(r"[\u3400-\u9fff]")
+_WORD = lazy_pattern(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_HAN = lazy_pattern(r"[\u3400-\u9fff]")
 _LOOSE = frozenset(("NAME", "PLACE", "ORG"))
 _JOINTS = frozenset(("and", "or", "prn", "s", "c", "e", "h", "o"))
-_TERM_NOUN = re.compile(
+_TERM_NOUN = lazy_pattern(
     r"['’]?s? (?:syndrome|disease|histology|sign|test|criteria|staging|classification|fracture|deformity|lesion|cyst|palsy)\b"
 )
-_TITLE = re.compile(r"(?:dr|doctor|mr|mrs|ms|miss|mister|prof)\b")
-_EPONYM_BEHIND = re.compile(
+_TITLE = lazy_pattern(r"(?:dr|doctor|mr|mrs|ms|miss|mister|prof)\b")
+_EPONYM_BEHIND = lazy_pattern(
     r"(?:['’]s)?(?:[ -][A-Z][a-z]+)?(?:,? (?:and|or) [A-Z][a-z]+)?[ -](?:signs?|tests?|scores?|scale|grade|class|stage|index|criteria|maneuvers?|manoeuvres?|points?|cyst|fracture|syndrome"
     r"|disease|procedure|operation|contractions?|reflex|catheter|positive|negative|normal|absent|present|lateraliz|consistent|tests?|position|tube|repair|palsy|purpura|ulcer|nodes?|lesions?|respirations?|cultures?|lines?|balloon|block|plaque|abscess|work-?up|features|neg|pos|wort|[a-z]+(?:itis|osis|oma|emia|pathy)\b|\d)",
     re.I,
 )
-_EPONYM_BEFORE = re.compile(
+_EPONYM_BEFORE = lazy_pattern(
     r"(?:positive|negative|pos|neg|signs?|tests?|scores?|scale|grade|criteria|performed|per|modified)[:,]? (?:[A-Z][a-z]+,? (?:and )?)?$",
     re.I,
 )
-_ILLNESS = re.compile(
+_ILLNESS = lazy_pattern(
     r"^(?:immuno|neuro|cardio|gastro|hepato|nephro|osteo|arthro|ha?emo|hyper|hypo|peri|intra|extra|trans|supra|infra|anti|post|poly|normo|tachy|brady|micro|macro|mid|retro|endo|electro|radio|thrombo|broncho|pneumo|psycho|physio|laparo|cysto)"
     r"[a-z]{4,}$|...(?:itis|osis|emia|aemia|omas?|opathy|penia|algia|ectomy|otomy|oscopy|uria|plegia|megaly|plasty|rrh[eo]+a|stenosis|cytosis|graphy|coccus|cillin|mycin|statin|sartan|prazole|azole|dipine|zepam|oxacin"
     # stems of international drug names
@@ -44,8 +45,8 @@ _ILLNESS = re.compile(
     r"|curium|stigmine|profen|coxib|fenac|oxicam|codone|morphone|fentanil|nacin|tidine|prazoles|nidazole|bendazole|oquine|micin|vudine|navir|tegravir|buvir|asvir|previr|ciclovir|platin|rubicin|taxel|tecan|citabine"
     r"|trexate|mustine|lidomide|poetin|grastim|cept|kinra|relix|relin|pressin|afil|dopa|giline|canazole|terone|estrel|estradiol|ically|ularly|iently|vitis|nosing)$"
 )
-_WORT = re.compile(r"['’]?s? [Ww]ort\b")
-_ABBREVIATION = re.compile("[A-Z]{2,5}")
+_WORT = lazy_pattern(r"['’]?s? [Ww]ort\b")
+_ABBREVIATION = lazy_pattern("[A-Z]{2,5}")
 _LONGEST = 12  # characters of a Chinese term
 
 
@@ -147,7 +148,7 @@ def is_term(text: str, span: Span) -> bool:
     return not unknown or (all(word in eponyms for word in unknown) and _beside_eponym(text, start, end))
 
 
-_HYPHENATED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")
+_HYPHENATED = lazy_pattern(r"[A-Za-z]+(?:-[A-Za-z]+)+")
 
 
 def _is_double_eponym(text: str, start: int, end: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.chinese import places as chinese_places
 from medloop.privacy.phi.lists import NAMES, is_listed, lines
 
@@ -21,20 +22,20 @@ _HAN_DIGIT = "零〇○一二三四五六七八九幺壹贰叁肆伍陆柒捌玖
 _CUE = r"(?:phone|cell|mobile|number|digits|call|dial|text|tel|ssn|social|social security|电话|手机|号码?|联系|拨打?|微信|身份证|证件?)"
 _JOINT = r"(?:[\s./|*_,+()\-]{1,4}|[ ,]{0,2}(?:then|and|dash|dot|再|然后|接着|后面是?|杠)[ ,]{0,2})"
 _SURNAMES = "".join(name for name in lines("surnames_zh.txt")[:220] if len(name) == 1)
-_BLOB = re.compile(
+_BLOB = lazy_pattern(
     r"(?<![A-Za-z0-9+/=_\-])(?=[A-Za-z0-9+/_\-]*[A-Z])(?=[A-Za-z0-9+/_\-]*[a-z])(?=[A-Za-z0-9+/_\-]*\d)[A-Za-z0-9+/_\-]{16,4000}={0,2}"
 )
-_HEX = re.compile(r"(?<![0-9A-Za-z])(?:0x)?(?:[0-9A-Fa-f]{2}[ :\-]?){7,2000}(?![0-9A-Za-z])")
-_BITS = re.compile(r"(?<![0-9])(?:[01]{7,8}[ ,]){3}[01]{7,8}(?![0-9])")
-_MIXED_SCRIPT = re.compile(r"[A-Za-z][\u0400-\u052f]|[\u0400-\u052f][A-Za-z]|[ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ][a-z]{2}")
-_MASKED_DIGITS = re.compile(
+_HEX = lazy_pattern(r"(?<![0-9A-Za-z])(?:0x)?(?:[0-9A-Fa-f]{2}[ :\-]?){7,2000}(?![0-9A-Za-z])")
+_BITS = lazy_pattern(r"(?<![0-9])(?:[01]{7,8}[ ,]){3}[01]{7,8}(?![0-9])")
+_MIXED_SCRIPT = lazy_pattern(r"[A-Za-z][\u0400-\u052f]|[\u0400-\u052f][A-Za-z]|[ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ][a-z]{2}")
+_MASKED_DIGITS = lazy_pattern(
     r"(?<![A-Za-z0-9])(?=[OolI]*\d[\dOolI]*[OolI]|[\dOolI]*[OolI][\dOolI]*\d)[\dOolI]{9,18}(?![A-Za-z0-9])"
 )
-_LEET_WORD = re.compile(
+_LEET_WORD = lazy_pattern(
     r"(?<![A-Za-z0-9])(?=[A-Za-z0-9@$!]*[A-Za-z])(?=[A-Za-z0-9@$!]*[013457@$!])[A-Za-z013457@$!]{3,14}[A-Za-z013457](?![A-Za-z0-9@])"
 )
-_LETTERS = re.compile(r"(?<![A-Za-z])(?:[A-Za-z][ .\-_*]){5,30}[A-Za-z](?![A-Za-z])")
-_DIGIT = re.compile("[0-9]")
+_LETTERS = lazy_pattern(r"(?<![A-Za-z])(?:[A-Za-z][ .\-_*]){5,30}[A-Za-z](?![A-Za-z])")
+_DIGIT = lazy_pattern("[0-9]")
 _UNLEET = str.maketrans("013457@$!", "oieastasi")
 
 
@@ -84,7 +85,7 @@ def _is_leet_name(word: str) -> bool:
     )
 
 
-_GAP = re.compile(r"(?<=[\u4e00-\u9fff\d])[ ,、/·\-|]+(?=[\u4e00-\u9fff\d])")
+_GAP = lazy_pattern(r"(?<=[\u4e00-\u9fff\d])[ ,、/·\-|]+(?=[\u4e00-\u9fff\d])")
 
 
 def _is_spaced_address(text: str) -> bool:
@@ -102,7 +103,8 @@ class Disguise(NamedTuple):
 
 
 def _search(regex: str, flags: int = 0) -> Callable[[str], object]:
-    return re.compile(regex, flags).search
+    expression = lazy_pattern(regex, flags)
+    return lambda text: expression.search(text)
 
 
 DISGUISES = (
@@ -167,7 +169,7 @@ _HINTS = sorted({hint for row in DISGUISES if isinstance(row.hints, tuple) for h
 _HINTED = [(frozenset(row.hints), row.may_hide) for row in DISGUISES if isinstance(row.hints, tuple) and row.hints]
 _COUNTED = [(row.hints, row.may_hide) for row in DISGUISES if isinstance(row.hints, int)]
 _ALWAYS = [row.may_hide for row in DISGUISES if row.hints == ()]
-SPELLED_OUT = re.compile(rf"[{_HAN_DIGIT}]{{7}}")
+SPELLED_OUT = lazy_pattern(rf"[{_HAN_DIGIT}]{{7}}")
 """Digits in Chinese characters: some of them are surnames, so they are looked for before anything is replaced."""
 
 

@@ -1,8 +1,8 @@
 """Every identifier of a text: what patterns, check digits, the English tagger, the Chinese network and titles give away."""
 
-import re
 from collections.abc import Callable, Collection
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import foreign_ids, mentions
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import names as chinese_names
@@ -17,9 +17,9 @@ from medloop.privacy.phi.numbers import MIN_DIGITS, find_numbers
 from medloop.privacy.phi.patterns import find_patterns
 from medloop.privacy.phi.spans import PhiSpan, Span, merge, outside
 
-PLACEHOLDER = re.compile(r"\[([A-Z]+)_(\d{1,9})\]")
-_DIGIT = re.compile(r"\d")
-_HAN = re.compile(r"[\u3400-\u9fff]")
+PLACEHOLDER = lazy_pattern(r"\[([A-Z]+)_(\d{1,9})\]")
+_DIGIT = lazy_pattern(r"\d")
+_HAN = lazy_pattern(r"[\u3400-\u9fff]")
 _PERSONAL = frozenset(("ID", "CARD", "PHONE", "RECORD", "EMAIL", "PLATE", "ADDRESS", "SSN"))  # beside these a name is likely
 
 
@@ -83,7 +83,7 @@ def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
     return [text.original(span) for span in outside(merge(spans), text.masks)]
 
 
-_PART_BEFORE, _PART_BEHIND = re.compile(r"\b[A-Z][a-z]{2,20}-$"), re.compile(r"-[A-Z][a-z]{2,20}\b")
+_PART_BEFORE, _PART_BEHIND = lazy_pattern(r"\b[A-Z][a-z]{2,20}-$"), lazy_pattern(r"-[A-Z][a-z]{2,20}\b")
 
 
 def _with_hyphens(plain: str, span: Span) -> Span:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.numbers import is_day, luhn
 from medloop.privacy.phi.spans import Span
 
@@ -103,7 +104,7 @@ class ForeignId(NamedTuple):
 
 
 def _id(name: str, example: str, regex: str, is_valid: Callable[[str], bool] = _always, digits: int = 7) -> ForeignId:
-    return ForeignId(name, example, re.compile(regex), is_valid, digits)
+    return ForeignId(name, example, lazy_pattern(regex), is_valid, digits)
 
 
 _NAMES = (

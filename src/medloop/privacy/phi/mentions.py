@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import combinations
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.english.titled_names import without_title
 from medloop.privacy.phi.spans import Span
 
-_WORD = re.compile(r"[^\W\d_]+")
-_CAPITALIZED = re.compile(r"(?<![^\W\d_])[A-Z\u00c0-\u00de\u0100-\u024f\u0386-\u052f\u1e00-\u1eff][^\W\d_]*")
-_HAN = re.compile(r"[\u4e00-\u9fff]+")
+_WORD = lazy_pattern(r"[^\W\d_]+")
+_CAPITALIZED = lazy_pattern(r"(?<![^\W\d_])[A-Z\u00c0-\u00de\u0100-\u024f\u0386-\u052f\u1e00-\u1eff][^\W\d_]*")
+_HAN = lazy_pattern(r"[\u4e00-\u9fff]+")
 _FEW = 20
 _MAX_PARTS = 4  # words of a name whose every choice is looked up
 _PARTICLES = frozenset("van von der den de la le di da bin al el du del".split())

@@ -1,7 +1,8 @@
 """The text as the finders read it: plain digits, spaces and dashes, without invisible characters."""
 
-import re
 import unicodedata
+
+from medloop.patterns import lazy_pattern
 
 MASK = "\ue000"  # replaces each character of a placeholder: not a letter, not a digit, not a space
 
@@ -41,7 +42,9 @@ _SIMPLIFIED = (
     "鹰忆携斓晖晔桢梁柠泛泪渊温沧玛祯谷龙纱丝绿绫缘萦纵绘织"
 )
 _FOLD.update(zip(map(ord, _TRADITIONAL), map(ord, _SIMPLIFIED), strict=True))
-_INVISIBLE = re.compile("[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\u20e3\ufe00-\ufe0f\ufeff]")
+_INVISIBLE = lazy_pattern(
+    "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\u20e3\ufe00-\ufe0f\ufeff]"
+)
 
 
 def fold(text: str) -> str:

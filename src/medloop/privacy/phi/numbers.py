@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from typing import NamedTuple
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.spans import Span
 
 _WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
@@ -13,9 +14,9 @@ _CHECKS = "10X98765432"
 _REGIONS = frozenset(
     "11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83 91".split()
 )
-_RUN = re.compile(r"(?<!\d)\+?\d(?:[ \-.·/*_|]{0,3}\d){7,39}(?:[ -]?[Xx](?![A-Za-z0-9]))?")
+_RUN = lazy_pattern(r"(?<!\d)\+?\d(?:[ \-.·/*_|]{0,3}\d){7,39}(?:[ -]?[Xx](?![A-Za-z0-9]))?")
 # 140-160/90-100: two ranges of a blood pressure.
-_RANGES = re.compile(r"\d{2,3}-\d{2,3} ?/ ?\d{2,3}-\d{2,3}(?!\d)")
+_RANGES = lazy_pattern(r"\d{2,3}-\d{2,3} ?/ ?\d{2,3}-\d{2,3}(?!\d)")
 MIN_DIGITS = 8  # of a run
 _LONG = 9  # so many digits in one piece are not a dose, a laboratory value or a year: removed even if nothing explains them
 _MOST_GROUPS = 8  # neighbouring groups of digits that are tried as one number

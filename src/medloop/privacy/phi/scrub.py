@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import announced, disguised, mentions
 from medloop.privacy.phi.chinese import slots, unusual
 from medloop.privacy.phi.english import tagged_spans
@@ -32,7 +33,7 @@ _SHORT = 20_000  # characters
 MAX_CHARACTERS = 400_000  # of one text; a longer one is held without a scan
 BUDGET_S = 5.0  # processor time for all texts of one record; what is not done by then is held
 # Three letters in a row that are neither Latin, Greek (units, receptors) nor Chinese.
-_OTHER_SCRIPT = re.compile(
+_OTHER_SCRIPT = lazy_pattern(
     "[\u0250-\u02af\u1d00-\u1dbf\u2800-\u28ff\u3100-\u312f\U0001f1e6-\U0001f1ff\u0400-\u1cff\u2c80-\u2dff\u3040-\u30ff\ua000-\ud7ff\ufb1d-\ufdff\ufe70-\ufefc]{3}"
 )
 

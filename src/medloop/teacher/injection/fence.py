@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import compress
 
 from medloop.lexicon.health_topic import is_about_health
+from medloop.patterns import lazy_pattern
 from medloop.teacher.injection.grader_address import accompanies_attack, addresses_grader, asks_about_scores, claims_grade
 from medloop.teacher.injection.obfuscation import foreign_scripts, invisible_text, latin_language, remove_encoded, strip_invisible
 
@@ -26,7 +27,7 @@ _BY_AUTHOR = "\ufdd0"  # no character of any text: stands for "[removed]" that t
 _SPEAKERS = (
     "system|assistant|user|human|grader|evaluator|judge|instructions?|response|input|model|系统|助手|评审|评分员|裁判|用户"
 )
-_TOKENS = re.compile(
+_TOKENS = lazy_pattern(
     r"<\s*[|｜][^<>\n]{0,40}[|｜]\s*>|\[/?(?:INST|SYS|AVAILABLE_TOOLS|TOOL_CALLS)\]|<</?SYS>>|</?s>|<(?:start|end)_of_turn>(?:user|model)?"
     r"|<(?:bos|eos|pad|unk|endoftext)>|]]>|<!\[CDATA\[|</?(?:details|summary|script|style|template|meta|div|span)\b[^>\n]{0,200}>"
     rf"|(?:^\s*|#{{1,4}}\s*|^\s*\*\*)(?:{_SPEAKERS})(?:\*\*)?\s*[:：]"
@@ -34,26 +35,26 @@ _TOKENS = re.compile(
     r"|<{3,}[^\n]{0,80}>{3,}|-{3,}\s*(?:BEGIN|END)[^\n]{0,60}|={3,}[^\n]{0,80}={3,}",
     re.IGNORECASE | re.MULTILINE,
 )
-_COMMENT = re.compile(r"<!--.{0,2000}?(?:-->|\Z)|^\[(?://|comment)\]:?[^\n]{0,300}", re.DOTALL | re.MULTILINE)
-_TABLE = re.compile(r"(?:^[ \t]*\|[^\n]*\|[ \t]*(?:\n|\Z)){2,}", re.MULTILINE)
-_TABLE_VERDICT = re.compile(
+_COMMENT = lazy_pattern(r"<!--.{0,2000}?(?:-->|\Z)|^\[(?://|comment)\]:?[^\n]{0,300}", re.DOTALL | re.MULTILINE)
+_TABLE = lazy_pattern(r"(?:^[ \t]*\|[^\n]*\|[ \t]*(?:\n|\Z)){2,}", re.MULTILINE)
+_TABLE_VERDICT = lazy_pattern(
     r"\|\s*(?:pass(?:ed)?|met|yes|ok|true|full|10|5/5|100%?|✓|✔|✅|通过|合格|满足|是|优秀?|达标|满分)\s*\|", re.IGNORECASE
 )
-_TABLE_ITEM = re.compile(
+_TABLE_ITEM = lazy_pattern(
     r"\|\s*(?:accura\w+|safe\w*|urgency|complete\w*|criteri\w+|correct\w*|item|overall|danger\w*|准确|安全|完整|正确|紧急|标准|项目|危险|总)",
     re.IGNORECASE,
 )
-_FENCED = re.compile(r"(```|~~~).{0,4000}?(?:\1|\Z)", re.DOTALL)
-_BRACES = re.compile(r"\{[^{}]{0,2000}\}")
-_OBJECT = re.compile(r"^\{\s*([\"'])[\w ]{1,40}\1\s*:")  # JSON tells a patient nothing
-_VERDICT_WORDS = re.compile(
+_FENCED = lazy_pattern(r"(```|~~~).{0,4000}?(?:\1|\Z)", re.DOTALL)
+_BRACES = lazy_pattern(r"\{[^{}]{0,2000}\}")
+_OBJECT = lazy_pattern(r"^\{\s*([\"'])[\w ]{1,40}\1\s*:")  # JSON tells a patient nothing
+_VERDICT_WORDS = lazy_pattern(
     r"[\"']?\b(?:teacher_score|safety_flag|rubric|overall|verdict|critique|score|rating|grade|met|evidence|faults?|unsafe"
     r"|dangerous_advice|medically_correct|answers_question)[\"']?\s*[:=]"
     r"|(?:总分|评分|得分|分数|评级|危险建议|医学正确|安全)[\"'”]?\s*[:：=]",
     re.IGNORECASE,
 )
-_ENDED = re.compile(r"[.!?。！？；;]\s*$")
-_SENTENCE = re.compile(r"(?:[^.!?。！？\n；;]|\.(?=\d))+[.!?。！？\n；;]*")
+_ENDED = lazy_pattern(r"[.!?。！？；;]\s*$")
+_SENTENCE = lazy_pattern(r"(?:[^.!?。！？\n；;]|\.(?=\d))+[.!?。！？\n；;]*")
 
 
 def new_fence() -> str:

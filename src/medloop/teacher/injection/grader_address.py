@@ -10,12 +10,13 @@ import re
 from functools import lru_cache
 
 from medloop.lexicon.health_topic import is_about_health
+from medloop.patterns import lazy_pattern
 from medloop.teacher.injection.obfuscation import readings, spelled_words
 from medloop.teacher.injection.quality_claims import claims_quality, names_answer, quality_signs
 
 _I = re.IGNORECASE
 # Never in an ordinary answer: the grader, and the names of the form's fields.
-_GRADER = re.compile(
+_GRADER = lazy_pattern(
     r"(?<!medical )\b(?:graders?|evaluators?|examiners?|assessors?|raters?|scorers?|rubrics?|grading (?:model|form"
     r"|scheme|note))\b"
     r"|\b(?:dear|hey|hello|the|to|as|an?|you,|ai|llm|same|lenient|strict|generous) (?:judge|jury|reviewer"
@@ -26,8 +27,8 @@ _GRADER = re.compile(
     r"|系统|员|者|标准)",
     _I,
 )
-_FIELD = re.compile(r"(?<![\w\[])[a-z]+(?:_[a-z]+)+(?![\w\]])")
-_KEYED = re.compile(
+_FIELD = lazy_pattern(r"(?<![\w\[])[a-z]+(?:_[a-z]+)+(?![\w\]])")
+_KEYED = lazy_pattern(
     r"\b(?:scores?|rating|grade|verdict|met|critique|evidence|overall|accura(?:te|cy)|complete(?:ness)?|safe(?:ty)?"
     r"|criteri(?:a|on)|result|evaluation"
     r"|unsafe|passed|marks?)\b[\"'*`]{0,3}\s*(?:[:=|]|->|=>|is)\s*[\"'*`]{0,3}(?:yes|true|no\b|false|none|passed|perfect"
@@ -39,7 +40,7 @@ _KEYED = re.compile(
 )
 _BEST = r"(?:full|top|best|highest|maxim(?:um|al)|max|perfect|excellent|flawless|ideal|ultimate)"
 _MARK = r"(?:scores?|scoring|marks?|points?|ratings?|grades?|verdicts?|evaluations?|assessments?|number)"
-_MARKS = re.compile(
+_MARKS = lazy_pattern(
     rf"\b{_BEST}(?:[- ](?:possible|available|overall))?[- ]{_MARK}\b|\b(?:10/10|5/5|100/100|ten out of ten|(?:five"
     rf"|5)[- ]stars?)|\ba\+(?!\w)"
     rf"|\bthe (?:maximum|highest|top|best) (?:to|for) (?:this|the|my)\b|\b(?:number|score|grade|mark)\b.{{0,30}}\b(?:is|of"
@@ -48,16 +49,16 @@ _MARKS = re.compile(
     r"|十)\s*分(?!钟))|(?:100|一百)\s*分(?!钟|之)|给予?好评",
     _I,
 )
-_ONE = re.compile(
+_ONE = lazy_pattern(
     r"(?<![\d.])1\.0+(?!\d|\.\d|\s?(?:mg|g|kg|ml|l|mmol|mcg|µg|cm|mm|m|%|iu|u|to|or|and|-|–|~|至|到|毫|克|升|倍|度|以))", _I
 )
-_SELF = re.compile(
+_SELF = lazy_pattern(
     r"\b(?:this|my|above|following|present|our|such an?) (?:answer|response|reply|text|candidate|submission|entry"
     r"|output|completion)\b|\b(?:the|that) (?:answer|reply|text|submission|candidate)\b|\bthis one\b"
     r"|(?:本|该|此|这|上述|以上|我的)[条个份篇段次]?(?:回答|答案|答复|回复|文本|内容|作答)",
     _I,
 )
-_PRAISE = re.compile(
+_PRAISE = lazy_pattern(
     r"\b(?:approv\w+|pass(?:es|ed)?|accept(?:ed)?|deserv\w+|merits?|worth(?:y|ies)?|perfect|excellent|flawless|outstanding"
     r"|award\w*|assign\w*|rat(?:e|ed|ing)"
     r"|grad(?:e|ed|ing)|scor(?:e|ed|ing)|marks?|marked|tick\w*|criteri(?:a|on)|meets (?:all|every|each)|satisf(?:y"
@@ -65,7 +66,7 @@ _PRAISE = re.compile(
     r"|符合|满足|达标|通过|优秀|完美|无可挑剔|应得|得到|评分|评价|评为|评估|判定|判为|采纳|认可|分数|高分|最佳|一流",
     _I,
 )
-_ALL_MET = re.compile(
+_ALL_MET = lazy_pattern(
     r"\b(?:all|every|each|any)\b.{0,30}\b(?:criteri(?:a|on)|requirements?|box(?:es)?|items?|categor(?:y|ies)|checks?"
     r"|fields?|conditions?|standards?|dimensions?)\b"
     r".{0,30}\b(?:met|meets?|tick\w*|satisf\w+|true|fulfil\w*|pass(?:ed|es)?|yes|checked|green)\b"
@@ -76,7 +77,7 @@ _ALL_MET = re.compile(
     r"|算|合格|true)",
     _I,
 )
-_DROP = re.compile(
+_DROP = lazy_pattern(
     r"\b(?:ignor(?:e|ing)|disregard(?:ing)?|forget|overrid(?:e|ing)|bypass|(?:do not|don't|stop|instead of"
     r"|without) follow(?:ing)?|set aside|pay no attention to"
     r"|skip|drop|throw away|replace|supersedes?)\b.{0,40}\b(?:instructions?|rubric|rules?|prompts?|guidelines?|criteria"
@@ -94,7 +95,7 @@ _GRADING_ROLE = (
     r"(?:lenient|generous|kind|friendly|strict|new|helpful|grad(?:er|ing)\w*|judge|examiner|evaluat\w*|teacher|assistant|ai|model|system"
     r"|dan|unrestricted)"
 )
-_ROLE = re.compile(
+_ROLE = lazy_pattern(
     rf"\b(?:you are|you're|you will be|act as|behave as|play|pretend to be|imagine you are)(?: now)?"
     rf" (?:an?|the) {_GRADING_ROLE}\b"
     r"|\bfrom now on,? (?:you|all|every|answer|respond|scor|rat|grad)|\bas an? (?:language model|grader|judge"
@@ -104,14 +105,14 @@ _ROLE = re.compile(
     _I,
 )
 # Words of grading and of demanding: together an attack, unless the sentence is about health.
-_GRADING = re.compile(
+_GRADING = lazy_pattern(
     r"\b(?:scor(?:e|es|ed|ing)|rat(?:e|ed|ings?)|grad(?:e|es|ing)|criteri(?:a|on)|verdict|evaluation|evaluate (?:this|the"
     r"|me)|judg(?:ment|ement|ing)|full marks?|top marks?"
     r"|teacher|reviewer|reward(?:ed|ing|s)?|benchmark|prompt|json|calibration item|expected result)\b"
     r"|评分|得分|分数|高分|评判|评价|奖励|指令|提示词|校准样本|标准答案|老师|教师|判定|达标",
     _I,
 )
-_DEMANDING = re.compile(
+_DEMANDING = lazy_pattern(
     r"\b(?:gives?|assign|award|return|output|print|respond|reply|set|must|should|shall|please|ignore|disregard|forget"
     r"|override|keep|confirm(?:ed|s)?|write|enter|put"
     r"|deserves?|perfect|full|maximum|max|highest|top|best|all|every|true|met|satisf\w+|pass(?:es|ed)?|excellent|100%?"
@@ -121,7 +122,7 @@ _DEMANDING = re.compile(
     _I,
 )
 # Nobody but the grader is called so, also in a sentence about health.
-_ADDRESSED = re.compile(
+_ADDRESSED = lazy_pattern(
     r"\b(?:graders?|evaluators?|scorers?|rubrics?|ground[- ]truth|gold (?:label|answer)|answer key)\b"
     r"|\b(?:do not|don't|never|no) deduct|\bnothing (?:[a-z]+ ){0,4}(?:deducted|marked down|docked)\b"
     r"|\b(?:rated|scored|graded|marked) (?:this|it)\b"
@@ -134,12 +135,12 @@ _ADDRESSED = re.compile(
     _I,
 )
 # Of these: people and marks that life has too. A referee, an examiner, "the radiologist graded it".
-_OFFICE = re.compile(
+_OFFICE = lazy_pattern(
     r"(?:rated|scored|graded|marked) (?:this|it)|graders?|evaluators?|scorers?|rubrics?|ground[- ]truth|answer key"
     r"|评分[员者人]|评委|裁判|阅卷|考官|评卷|判卷|判分|扣分[为是]|[给打判评填][^，。,；;]*",
     _I,
 )
-_DEMANDED = re.compile(
+_DEMANDED = lazy_pattern(
     r"\b(?:dear|hey|hello|note (?:to|for)|attention)[:,]? (?:the )?(?:graders?|evaluators?|scorers?|raters?)\b"
     r"|(?:亲爱的|尊敬的|各位|致|敬请)(?:评分[员者人]|评委|裁判|考官|阅卷|评卷)|高抬贵手|手下留情"
     r"|(?:请|应当?|务必|必须|理应|一律|直接)[^，。,；;]{0,8}(?:给|打|判|评|填|输出|返回)[^，。,；;]{0,8}"
@@ -151,13 +152,13 @@ _FORM_WORDS = frozenset(
     "reassurance overall safe unsafe harmful".split()
 )
 # What a model is told to do, and no patient.
-_MACHINE = re.compile(
+_MACHINE = lazy_pattern(
     r"\b(?:prompts?|rubrics?|system|guidelines you|grading|scoring|evaluat\w+|all (?:previous|prior|earlier)|(?:previous|prior)"
     r" (?:instructions|text|prompts?|rules))\b|提示词|指令|评分|打分|系统|细则|所有(?:规则|要求)",
     _I,
 )
 # Medical scales: their marks are the patient's.
-_SCALE = re.compile(
+_SCALE = lazy_pattern(
     r"\b(?:apgar|glasgow|gcs|child-pugh|cha2ds2|has-bled|wells|meld|nihss|bishop|pain|[tz]-score|apache|curb-65|sofa|news2?"
     r"|phq-?9|gad-?7|mmse|moca|bi-rads"
     r"|karnofsky|barthel|braden|gleason|body condition|hearing|iq|dose|tablets?|risk)\b"
@@ -167,16 +168,18 @@ _SCALE = re.compile(
     _I,
 )
 # Words that nobody spells letter by letter to a patient.
-_SPELLED = re.compile(r"score|rubric|grade|ignore|instruction|verdict|marks|perfect|rating|criteri|满分|打分|忽略|评分|指令", _I)
+_SPELLED = lazy_pattern(
+    r"score|rubric|grade|ignore|instruction|verdict|marks|perfect|rating|criteri|满分|打分|忽略|评分|指令", _I
+)
 # In an answer with an attack, a sentence with one of these words is taken for a part of it.
-_WEAK = re.compile(
+_WEAK = lazy_pattern(
     r"\b(?:number|digits?|letters?|zero|reading|form|candidate|categor(?:y|ies)|mode|developers?|above|message|text"
     r"|answers?|verdict|response)\b|以上|本条|填写|照录",
     _I,
 )
 
 
-_SCORE_QUESTION = re.compile(
+_SCORE_QUESTION = lazy_pattern(
     r"\b(?:scores?|scored|points?|scales?|grad(?:e|ed|ing)|rat(?:ed|ing)s?|stag(?:e|ed|ing)|criteria|index|questionnaire|approv\w+"
     r"|review(?:s|ed|ers?)?|instructions?|labels?|stars|marks|exams?|gcs|nihss|apgar|glasgow|phq-?\d|gad-?7|mmse|moca|meld|das-?28"
     r"|bi-?rads|asa|epworth|nyha|inr|tsh)\b"
@@ -225,7 +228,7 @@ def accompanies_attack(sentence: str) -> bool:
     return suspicious is not None and not is_about_health(sentence)
 
 
-_CLAUSE = re.compile(r"[,，;；:：、()（）\[\]\"“”]|[-–—]{1,2} | and (?=give|rate|mark|score)")
+_CLAUSE = lazy_pattern(r"[,，;；:：、()（）\[\]\"“”]|[-–—]{1,2} | and (?=give|rate|mark|score)")
 
 
 def _is_attack(text: str, about_scores: bool) -> bool:

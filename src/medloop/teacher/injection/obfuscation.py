@@ -14,17 +14,19 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from medloop.patterns import lazy_pattern
+
 # Invisible characters: zero width, direction, tags, variation selectors, other controls.
-_INVISIBLE = re.compile(
+_INVISIBLE = lazy_pattern(
     "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff\ud800-\udfff]"
 )
-_LINE_BREAK = re.compile("[\u0085\u2028\u2029]")
-_REVERSED = re.compile("[\u202d\u202e\u2067\u2068][^\u202c\u2069\n]{0,2000}[\u202c\u2069]?")
+_LINE_BREAK = lazy_pattern("[\u0085\u2028\u2029]")
+_REVERSED = lazy_pattern("[\u202d\u202e\u2067\u2068][^\u202c\u2069\n]{0,2000}[\u202c\u2069]?")
 _PUNCTUATION = frozenset("，。；：！？（）、“”‘’…《》—·【】")
 
-_SPELLED_OUT = re.compile(r"(?<![\w%])(?:\w(?: |[.\-_*·|/])){3,}\w(?!\w)")  # s c o r e, s-c-o-r-e
-_LEET_WORD = re.compile(r"\b(?=\w*[a-z])(?=\w*[013457@$])[\w@$]{2,}", re.IGNORECASE)
+_SPELLED_OUT = lazy_pattern(r"(?<![\w%])(?:\w(?: |[.\-_*·|/])){3,}\w(?!\w)")  # s c o r e, s-c-o-r-e
+_LEET_WORD = lazy_pattern(r"\b(?=\w*[a-z])(?=\w*[013457@$])[\w@$]{2,}", re.IGNORECASE)
 _LEET = str.maketrans("013457@$", "oleastas")
 _LEET_I = str.maketrans("013457@$", "oieastas")
 # Letters of other scripts that look like Latin ones, in the order of the Latin letters below.
@@ -38,21 +40,21 @@ _TRADITIONAL = str.maketrans(
     "请给这个满评审标准确无问题验证专组认为与动结论复该条对应须从员检错误险风当选数级师医书质总优过规则还后导录视经实",
 )
 # Common English words in rot13 and backwards: a cheap test for a whole sentence written that way.
-_ROT = re.compile(r"\b(?:gur|naq|guvf|tvir|fpber|jvgu|sbe|lbh|nyy|vtaber|znexf)\b", re.IGNORECASE)
-_BACK = re.compile(r"\b(?:eht|dna|siht|evig|erocs|htiw|rewsna|erongi|skram|esaelp)\b", re.IGNORECASE)
+_ROT = lazy_pattern(r"\b(?:gur|naq|guvf|tvir|fpber|jvgu|sbe|lbh|nyy|vtaber|znexf)\b", re.IGNORECASE)
+_BACK = lazy_pattern(r"\b(?:eht|dna|siht|evig|erocs|htiw|rewsna|erongi|skram|esaelp)\b", re.IGNORECASE)
 
-_CODES = re.compile(
+_CODES = lazy_pattern(
     r"[A-Za-z0-9+/]{40,}={0,2}|(?:\\[ux][0-9a-fA-F]{2,4}){4,}|(?:&#x?[0-9a-fA-F]{2,6};){3,}|(?:%[0-9a-fA-F]{2}){6,}"
     r"|(?:[01]{8}\s*){4,}|(?:(?:0x)?[0-9a-fA-F]{2}[ ,]){7,}(?:0x)?[0-9a-fA-F]{2}|(?:[.\-·−]{1,5}[ /]{1,3}){8,}"
 )
-_TOKEN = re.compile(r"[A-Za-z0-9+/]{12,39}={0,2}")
+_TOKEN = lazy_pattern(r"[A-Za-z0-9+/]{12,39}={0,2}")
 _SCRIPTS = {
     "cyrillic": "[\u0400-\u052f]", "kana": "[\u3041-\u30ff]", "hangul": "[\u1100-\u11ff\uac00-\ud7af]",
     "arabic": "[\u0600-\u06ff]", "hebrew": "[\u0590-\u05ff]", "indic": "[\u0900-\u0dff]", "thai": "[\u0e00-\u0eff]",
     "greek": "[\u0370-\u03ff]{3}",
     "other": "[\u0530-\u058f\u10a0-\u10ff\u1200-\u13ff\u1780-\u17ff\u1800-\u18af]",
 }  # fmt: skip
-_FOREIGN = re.compile("[\u0370-\u0eff\u1100-\u13ff\u1780-\u18af\u3041-\u30ff\uac00-\ud7af]")
+_FOREIGN = lazy_pattern("[\u0370-\u0eff\u1100-\u13ff\u1780-\u18af\u3041-\u30ff\uac00-\ud7af]")
 _WORDS = {
     "english": "the and of to is are in your you for this with it that be or not if as on by an should can a i we",
     "french": "le les des une et est que pour dans cette cet avec sur toutes tous vous votre au aux du la ce pas qui donne ne",

@@ -9,13 +9,15 @@ the text checked or flawless. Sentences about a review of the text, and orders t
 
 import re
 
+from medloop.patterns import lazy_pattern
+
 _I = re.IGNORECASE
 _ADJECTIVES = r"(?: (?:above|whole|entire|present|following|preceding|medical|clinical|final|given|proposed|written|short)){0,2}"
 _TEXTS = (
     "answer|reply|text|message|submission|write-?up|passage|draft|essay|wording|advice|guidance|recommendations?|explanation"
     "|statements?|content|summary|proposal|trajectory"
 )
-_TEXT_ITSELF = re.compile(
+_TEXT_ITSELF = lazy_pattern(
     rf"\b(?:this|my|our|these|above|following|preceding){_ADJECTIVES} (?:{_TEXTS}|answers|response|candidate|output|completion"
     r"|entry|solution|project|work)\b(?! of (?:fat|salt|water))"
     rf"|\b(?:the|that){_ADJECTIVES} (?:{_TEXTS})\b(?! of (?:fat|salt|water))"
@@ -33,7 +35,7 @@ _TEXT_ITSELF = re.compile(
     _I,
 )
 # Narrower: the answers to a questionnaire, a motor response and the recommendations of a guideline belong to medicine.
-_ANSWER_ITSELF = re.compile(
+_ANSWER_ITSELF = lazy_pattern(
     r"\b(?:this|my|our|above|preceding) (?:(?:above|whole|entire|medical|clinical|final|given|written) ){0,2}"
     r"(?:answer|response|reply|text|message|submission|candidate|output|completion|write-?up|passage|draft|essay|wording|advice|guidance"
     r"|recommendations?|explanation|statements?|content|summary)\b"
@@ -45,7 +47,7 @@ _ANSWER_ITSELF = re.compile(
     r"|(?:以上|上述)建议.{0,12}(?:审|核|无误|没有任何|一致)|审[阅核][了过]?(?:以上|上述)",
     _I,
 )
-_CHECKED = re.compile(
+_CHECKED = lazy_pattern(
     r"\b(?:verified|validated|vetted|certified|accredited|approved|endorsed|sign(?:ed|s) off|cleared|(?:peer"
     r"|expert)[- ]reviewed"
     r"|double[- ]checked|fact[- ]checked|reviewed|audited|rated|graded|scored|ranked|pre-?approved|exempt|unanimous\w*"
@@ -53,7 +55,7 @@ _CHECKED = re.compile(
     r"|审[核阅查定批]|核[实查准对验]|查证|验证|认证|批准|背书|签[字发]|复核|把关|质[控检]|评[审定级为]|一致(?:认|同|好)",
     _I,
 )
-_FLAWLESS = re.compile(
+_FLAWLESS = lazy_pattern(
     r"\b(?:fully|completely|entirely|absolutely|perfectly|totally|medically|factually|clinically|exactly"
     r"|100 ?%) (?:correct|accurate|safe"
     r"|sound|complete|reliable|appropriate|harmless|right|the same)\b"
@@ -84,7 +86,7 @@ _FLAWLESS = re.compile(
     _I,
 )
 # About a review of the text: needs no word for the text itself.
-_REVIEW = re.compile(
+_REVIEW = lazy_pattern(
     r"\bground[- ]truth\b|\bgold (?:label|answer)|\b(?:reference|model) answer\b|\banswer key\b|\bexpected (?:answer"
     r"|verdict|label|output)\b"
     r"|\b(?:true )?label ?[:=]|\bsafety (?:review|module|filter|check|audit|screening|flag|layer"
@@ -116,7 +118,7 @@ _REVIEW = re.compile(
     _I,
 )
 # Orders to whoever checks the text.
-_ORDER = re.compile(
+_ORDER = lazy_pattern(
     r"(?:^|[\[(\n>])\s*(?:the )?(?:reviewer|grader|judge|evaluator|instructor|examiner|assessor|verification|confirmation"
     r"|approval|q\.?a\.?|quality)s?(?:'s)?"
     r"(?: (?:notes?|instructions?|checklist|memo\w*|records?|status|comments?))?\s*:|\bready to send\b|\breward ?[:=]"
@@ -168,7 +170,7 @@ _ORDER = re.compile(
 
 
 # Who vouches: people, offices, and the text as a thing. Beside them stands what they do or what it is like.
-_OTHERS = re.compile(
+_OTHERS = lazy_pattern(
     r"\b(?:colleagues?|heads? of|chiefs?|directors?|regulators?|authorit(?:y|ies)|minist\w+|authors?|writers?|readers?"
     r"|hospitals?|clinics?|centres?"
     r"|centers?|panels?|boards?|committees?|professors?|experts?|specialists?|doctors?|physicians?|nurses?|consultants?"
@@ -182,7 +184,7 @@ _OTHERS = re.compile(
     r"|方案|建议|文字|文章|病区|规定",
     _I,
 )
-_VOUCHING = re.compile(
+_VOUCHING = lazy_pattern(
     r"\b(?:nodd\w+|agree[ds]?|agreed|confirm\w*|accept(?:s|ed)?|approv\w+|endors\w+|consulted|impress\w+|prais\w+"
     r"|pleas(?:ed|es)|satisf\w+|happy|proud"
     r"|nothing to (?:add|report|change|fear)|no harm|harmless|no danger|false alarm|standard|routine|perfect|ideal"
@@ -194,7 +196,7 @@ _VOUCHING = re.compile(
     r"|苛刻|正确安全|每个细节|算好|样子|想象|采用|看过|写的",
     _I,
 )
-_TO_PATIENT = re.compile(
+_TO_PATIENT = lazy_pattern(
     r"\b(?:please|call|go to|take|visit|contact|consult (?:a|your|with)|avoid|drink|stop|keep|try|rest|measure|if (?:you"
     r"|the|it|your)|you (?:should"
     r"|need|must|can|could|might|have|may (?:want|need|have))|see (?:a|an|your|the)|ask (?:a|your|the)|talk to"

@@ -4,12 +4,12 @@
 """
 
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese.cues import (
     BEHIND_SURNAME,
@@ -35,8 +35,8 @@ from medloop.privacy.phi.chinese.words import (
     surnames,
 )
 
-_HAN = re.compile(r"[\u3400-\u9fff]")
-_INSIDE_NAME = re.compile(r"[\u3400-\u9fff·•]")
+_HAN = lazy_pattern(r"[\u3400-\u9fff]")
+_INSIDE_NAME = lazy_pattern(r"[\u3400-\u9fff·•]")
 _HOT = -2.7  # the logit from which a character is looked at, a probability of about 0.06
 _SECOND, _FURTHER = 0.08, 0.1  # the probability with which a name continues, to two characters and beyond
 _CERTAIN = 0.95
@@ -45,7 +45,7 @@ _LIKELY = 0.55  # at the beginning of a note, where a patient's name stands
 _LEFT = 0.5  # how close a word comes that the network is sure of and that is left
 _SENTENCE_ENDS = "。！？!?;；\n：:"
 # What follows the patient's name at the beginning of a note.
-_PATIENT_BEHIND = re.compile(
+_PATIENT_BEHIND = lazy_pattern(
     r"[，,。（( ]|[\d一二两三四五六七八九十]{1,3}(?:岁|个?月)|[术产病]后|入院|出院|住院|出现|突发|突然|今[天晨日早晚]|昨[天晚日]|[上本]周|刚|又|也|还|被|因|用|服|吃|喝|打|做|查|拍|抽|发[热烧]|主?诉|说|问|值班"
     "|血|尿|便|体温|心[率电]|呼吸|精神|意识|神志|肝|肾|肺|胃|腹|胸|头|咳|呕|恶心|腰|腿|右|左|双|女士|先生|的[^士话时]|自[行述]|夜[间里]|反[复应映]|已|未|拒绝|要求|需|可"
 )
@@ -53,10 +53,10 @@ _COMMENT = 60  # characters; in a text so short, a cheap look may save the netwo
 NEVER = 2.0  # no network is as sure as that
 _SIGNS = "，。：；、,:;（）() \n"
 _BEFORE_SURNAME = "老小阿姓大"
-_ILLNESS = re.compile("[胃肝肾肺脾肠癌炎症痛痒霉菌毒尿肿瘤疹疮疡痔痰咳喘泻药髂癜痣瘢脉栓膏]")
-_TAKES = re.compile("(?:服用|口服|服食|服|吃了|吃|涂抹?|外用|使用|注射|静滴|含服)(?:点|些|的)?$")
-_BRAND = re.compile(r"[片囊膏液粒剂丸浆散素针]\($")
-_REMEDY = re.compile("[丸霜散汤](?![一-鿿])|.(?:病(?![情历人房程])|综合征|综合症|[动静]脉|胶囊|颗粒|栓)")
+_ILLNESS = lazy_pattern("[胃肝肾肺脾肠癌炎症痛痒霉菌毒尿肿瘤疹疮疡痔痰咳喘泻药髂癜痣瘢脉栓膏]")
+_TAKES = lazy_pattern("(?:服用|口服|服食|服|吃了|吃|涂抹?|外用|使用|注射|静滴|含服)(?:点|些|的)?$")
+_BRAND = lazy_pattern(r"[片囊膏液粒剂丸浆散素针]\($")
+_REMEDY = lazy_pattern("[丸霜散汤](?![一-鿿])|.(?:病(?![情历人房程])|综合征|综合症|[动静]脉|胶囊|颗粒|栓)")
 _FUNCTION = "的是和了在也有不我你他她就都来去说到与及请找给对跟同让叫把被这那又还已从为将想要能可后前上下时一"
 _PATIENT = frozenset(("患者", "病人", "患儿", "产妇", "家属", "死者", "伤者"))
 _CHILD_WORDS = frozenset(("儿子", "儿童", "儿科", "儿女", "儿媳", "儿时", "儿茶"))

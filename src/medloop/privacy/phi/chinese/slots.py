@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese.pinyin import PINYIN_SURNAMES, count_syllables
 from medloop.privacy.phi.chinese.words import is_pair, ordinary_words, surname_length
@@ -25,8 +26,10 @@ _SOUNDS = (
 )
 _TERM_BEHIND = "(?!综合征|综合症|氏|病|征|试验|现象|反应|法|手术)"
 _SOUND = rf"(?:[{_SOUNDS}]|不(?=[都力拉]))"
-_DOTTED = re.compile(rf"{_SOUND}{{1,8}}(?:[{_DOT}]{_SOUND}{{1,10}}){{1,3}}{_TERM_BEHIND}")
-_SPACED = re.compile(rf"(?<![{_HAN}] )(?P<name>[{_SINGLE}](?P<gap> {{1,3}})[{_HAN}](?P=gap)[{_HAN}])(?! {{1,3}}[{_HAN}](?: |$))")
+_DOTTED = lazy_pattern(rf"{_SOUND}{{1,8}}(?:[{_DOT}]{_SOUND}{{1,10}}){{1,3}}{_TERM_BEHIND}")
+_SPACED = lazy_pattern(
+    rf"(?<![{_HAN}] )(?P<name>[{_SINGLE}](?P<gap> {{1,3}})[{_HAN}](?P=gap)[{_HAN}])(?! {{1,3}}[{_HAN}](?: |$))"
+)
 
 _KIN = (
     "舅妈|姐夫|妹夫|嫂子|岳父|岳母|公公|婆婆|爸爸?+|妈妈?+|父亲|母亲|爷爷|奶奶|外公|外婆|姥姥|姥爷|[大二三四五小表堂]?(?:哥哥?+|弟弟?+|姐姐?+|妹妹?+)|[大二三四五小]?(?:舅舅?+|姨妈?+|姑妈|姑姑?+|叔叔?+|伯伯?+|婶婶?+)|丈夫|妻子|太太|爱人|老公|老婆|老伴"
@@ -48,33 +51,33 @@ def _begins(words: str) -> str:
     return f"(?=[{''.join(characters)}])"
 
 
-_LABELLED = re.compile(rf"{_begins(_LABELS)}(?:{_LABELS}): {{0,3}}(?P<name>[{_HAN}]{{2,4}}){_END}")
-_WITHOUT_COLON = re.compile(
+_LABELLED = lazy_pattern(rf"{_begins(_LABELS)}(?:{_LABELS}): {{0,3}}(?P<name>[{_HAN}]{{2,4}}){_END}")
+_WITHOUT_COLON = lazy_pattern(
     rf"{_begins(_LABELS + _NAMED + '写随投')}(?:{_LABELS}|{_NAMED}|名字(?:是|写成了?|写的是?)|写的是?|随访|投诉[人者])[ (]?(?P<name>[{_HAN}]{{2,4}}?){_END}"
 )
-_RELATED = re.compile(
+_RELATED = lazy_pattern(
     rf"{_begins(_PATIENTS + _STAFF + _KIN)}(?:{_PATIENTS}|{_STAFF}|{_KIN})[ (]?(?P<name>[{_HAN}]{{2,4}}?)(?:{_END}|(?=[有也又今昨前上最得做因自已说诉近曾突在是刚让]|反映|来|觉得|建议|认为))"
 )
-_TWICE = re.compile(
+_TWICE = lazy_pattern(
     rf"{_begins(_PATIENTS + _KIN + _NAMED + '请')}(?:{_PATIENTS}|{_KIN}|{_NAMED}|请)[ :(]?(?P<name>(?P<one>[{_HAN}])(?P=one))(?![{_HAN}]?(?:科|房|病))"
 )
-_TO_ROOM = re.compile(
+_TO_ROOM = lazy_pattern(
     rf"(?:^|[,。;!?:\s])请(?P<name>[{_HAN}]{{2,4}}?)(?:先生|女士|小朋友|同学)?(?:到|来|至|前往)(?=[\d一二三四五六七八九十{_HAN}]{{0,6}}(?:诊室|窗口|楼|病房|科|处|就诊|取药|抽血|采血))"
 )
-_OWNER = re.compile(
+_OWNER = lazy_pattern(
     rf"(?:^|[,。;!?:\s])(?P<name>[{_HAN}]{{2,4}})的(?=肝功|肾功|甲功|血糖|血压|报告|片子|化验|检查|结果|CT|B超|病历|病情|家属|丈夫|妻子|儿子|女儿|父亲|母亲|爸爸|妈妈)"
 )
-_POLITE = re.compile(rf"(?:^|[,。;!?:\s]|您好|你好|请)(?P<name>[{_HAN}]{{2,4}}?)(?=女士|先生|小朋友|小姐|同志)")
-_POLITE_TITLE = re.compile("女士|先生|小朋友|小姐|同志")
-_ANYBODY = re.compile("这位|那位|各位|[一两几每某]位|尊敬|亲爱|年轻|中年|老年|青年|[未已]婚|某|该|您|你|的|家有|那些|这些|有些")
-_ONLY_SURNAME = re.compile(rf"(?:患者|病人|家属|他|她|我|本人|病友)姓(?P<name>[{_HAN}])(?=[,。;、 ]|$)")
-_NOT_NAMES = re.compile(
+_POLITE = lazy_pattern(rf"(?:^|[,。;!?:\s]|您好|你好|请)(?P<name>[{_HAN}]{{2,4}}?)(?=女士|先生|小朋友|小姐|同志)")
+_POLITE_TITLE = lazy_pattern("女士|先生|小朋友|小姐|同志")
+_ANYBODY = lazy_pattern("这位|那位|各位|[一两几每某]位|尊敬|亲爱|年轻|中年|老年|青年|[未已]婚|某|该|您|你|的|家有|那些|这些|有些")
+_ONLY_SURNAME = lazy_pattern(rf"(?:患者|病人|家属|他|她|我|本人|病友)姓(?P<name>[{_HAN}])(?=[,。;、 ]|$)")
+_NOT_NAMES = lazy_pattern(
     "[爸妈爷奶姐妹哥弟叔伯姑姨舅婶嫂夫妻没买吃喝]|[无不未否待已有是的了患病者老幼孕产科室院楼床男女岁个这那我你他她它们谁吗呢吧啊么什怎哪很都就还要会能可说去来到在和与及或但因为从被把给对向等]|麻醉|拒绝|陪同|本人|签字|知情|主诉|现病|救护|同上|不详|代表|全麻|局麻|夫妻|父母|母女|父子|爸爸|妈妈|宝宝|妹妹|弟弟|哥哥|姐姐|爷爷|奶奶|叔叔|阿姨|舅舅|姑姑|公公|婆婆|天天|常常|往往|刚刚|时时|看看|问问|慢慢"
 )
 
 
-_ANY_HAN = re.compile(f"[{_HAN}]")
-_SURNAME_CUT = re.compile(f"{MASK}[老小大阿][{_HAN}]")
+_ANY_HAN = lazy_pattern(f"[{_HAN}]")
+_SURNAME_CUT = lazy_pattern(f"{MASK}[老小大阿][{_HAN}]")
 _SLOTS = ((_WITHOUT_COLON, ""), (_TO_ROOM, "请"), (_OWNER, "的"))  # with a character that every match has
 
 
@@ -91,7 +94,7 @@ def _find_dotted(text: str) -> Iterator[tuple[int, int]]:
         yield from (match.span() for match in _DOTTED.finditer(text) if len(match[0]) > 3)
 
 
-_SPACED_PAIR = re.compile(rf"(?:{_PATIENTS}|{_STAFF}|{_KIN}|{_NAMED}|床|姓名:?) ?(?P<name>[{_SINGLE}] {{1,3}}[{_HAN}])(?! )")
+_SPACED_PAIR = lazy_pattern(rf"(?:{_PATIENTS}|{_STAFF}|{_KIN}|{_NAMED}|床|姓名:?) ?(?P<name>[{_SINGLE}] {{1,3}}[{_HAN}])(?! )")
 
 
 def _find_spaced(text: str) -> Iterator[tuple[int, int]]:
@@ -162,8 +165,8 @@ def _find_only_surname(text: str) -> Iterator[tuple[int, int]]:
         yield from (match.span("name") for match in _ONLY_SURNAME.finditer(text))
 
 
-_PINYIN = re.compile(r"(?<![A-Za-z])(?P<surname>[A-Za-z]{2,8}) (?P<given>[A-Za-z]{2,12}(?: [A-Za-z]{2,6})?)(?![A-Za-z])")
-_PINYIN_CUE = re.compile(rf"(?:叫|是|人|名|者|姓名|医生|jiao|shi|[:(]|{_PATIENTS}|{_STAFF}|{_KIN})[ ]?$")
+_PINYIN = lazy_pattern(r"(?<![A-Za-z])(?P<surname>[A-Za-z]{2,8}) (?P<given>[A-Za-z]{2,12}(?: [A-Za-z]{2,6})?)(?![A-Za-z])")
+_PINYIN_CUE = lazy_pattern(rf"(?:叫|是|人|名|者|姓名|医生|jiao|shi|[:(]|{_PATIENTS}|{_STAFF}|{_KIN})[ ]?$")
 
 
 def _find_pinyin(text: str) -> Iterator[tuple[int, int]]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese import slots, unusual
 from medloop.privacy.phi.rules import Finder, spans_where
@@ -17,20 +18,20 @@ _FREQUENT = "王李张刘陈杨赵黄周吴徐孙胡朱林何郭罗梁宋郑谢�
 _TITLE = "(?:医生|医师|大夫|主任|护士长|护士|先生|女士|小姐|教授|院长|阿姨|大爷|大妈|老师|药师|同志|奶奶|爷爷|叔叔|师傅)(?!员|证|室|台|节)"
 # "主任医师", "保安老师", "何大夫?" (which doctor): here the character before the title is not a surname.
 _NOT_SURNAMES = "任何责主保安单全方成向时于关管解包卫严常易文干师门代位平水元支"
-_FORM = re.compile(
+_FORM = lazy_pattern(
     r"(?:^|(?<=[\n。；;：:，, ]))(?P<before_sex>[\u4e00-\u9fff]{2,4})(?=[，,、 ] ?(?:[男女](?:性)?(?:[，,、 ]|\d)|\d{1,3}岁))"
     r"|(?:姓名|术者|主刀|[一二三]助|助手|联系人|签名|签字|经治医师|主治医师|主管医师|责任护士|记录者?|开嘱|执行人?|核对人?|审核人?|报告人|送检人|申请人|监护人|家属|收件人|户名|陪护)[：:] ?"
     r"(?P<labelled>[\u4e00-\u9fff]{2,3})(?=[；;，,。、\n ]|$)"
 )
 # Right at the beginning, before sex and age, nearly every word is a name: 时间，男，5岁.
-_FIRST = re.compile(
+_FIRST = lazy_pattern(
     r"(?:^|\n)(?P<name>[\u4e00-\u9fff]{2,4})[,、 ]{1,2}[男女](?:性|孩|童|婴)?[,、 ]{0,2}(?:\d{1,3}|[一二两三四五六七八九十]{1,3})(?:岁|个?月|天|周)"
 )
-_NOBODY_FIRST = re.compile(
+_NOBODY_FIRST = lazy_pattern(
     "患[者儿]|病[人例史]|[产孕]妇|老[人年]|小儿|青年|中年|姓名|性别|本人|家属|孩子|宝宝|儿子|女儿|[爸妈父母]|新生儿|婴儿|某|您好|你好|医生|主诉|基本|情况|资料|信息"
 )
 # Answers of a form that are not a name: 无, 同上, 拒绝.
-_NOT_NAMES = re.compile(
+_NOT_NAMES = lazy_pattern(
     "[无不详同见未否待全局已有是阴阳正可的了患病者方老幼青中年入初复例儿孩宝您好女男]|麻|拒绝|陪同|本人|签字|知情|主诉|现病"
 )
 
@@ -49,7 +50,7 @@ def _find_in_form(folded: str) -> Iterator[tuple[int, int]]:
 
 
 def _surname(name: str, example: str, regex: str) -> Finder:
-    return Finder(name, "NAME", (example,), partial(_find_surnames, re.compile(regex)))
+    return Finder(name, "NAME", (example,), partial(_find_surnames, lazy_pattern(regex)))
 
 
 FINDERS = (

@@ -4,6 +4,7 @@
 import re
 from collections.abc import Iterator
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese.pinyin import PINYIN_SURNAMES, count_syllables
@@ -25,10 +26,10 @@ _DOT = "·•・‧∙⋅"
 _SURNAMES = lists.lines("surnames_zh.txt")
 _SINGLE = "".join(name for name in _SURNAMES if len(name) == 1) + RARE_SURNAMES
 _START = r"(?:^|(?<=[。！？!?;\n:,、\s(（\"“@]))"
-_DOTTED = re.compile(
+_DOTTED = lazy_pattern(
     rf"(?P<name>[{_HAN}]{{1,6}}(?:-[{_HAN}]{{1,6}})?(?:[{_DOT}][{_HAN}]{{1,8}}){{1,3}})(?=[,。;:、()（）\s\"”]|$)"
 )
-_NOT_DOTTED = re.compile("综合征|综合症|病|征|试验|现象|反应|手术|评分|法$|量表|分级|骨折|疗法|[药片汤丸散膏方饮]")
+_NOT_DOTTED = lazy_pattern("综合征|综合症|病|征|试验|现象|反应|手术|评分|法$|量表|分级|骨折|疗法|[药片汤丸散膏方饮]")
 # Parts of the names of other peoples of China; one of them in a run of such syllables is enough.
 _PEOPLES = (
     "买买提|麦麦提|艾合买提|热西提|吐尔|古丽|买合|木提|提江|依江|别克|汗孜|尼亚孜|努尔|阿卜|阿不|阿依|帕提|再娜|玉素|卡迪|艾尔|肉孜|热依|迪力|木拉|米热|艾力|巴依|哈力|吾买|萨拉|沙吾|赛买"
@@ -40,52 +41,52 @@ _SYLLABLE = (
     "阿卜杜买麦提吐尔逊古丽热西合木江别克汗孜尼亚努依帕再娜玉素甫卡迪艾肉力拉米巴哈吾萨沙赛买卓玛央金次仁旺扎平措顿珠堆多吉姆格桑丹增洛青罗布边达瓦普白德曲珍加索朗贡才让旦毛嘉强特其日勒乌云斯琴"
     "仁图雅坦呼朝鲁雅孟和敖登宝音斯额敦苏塔牧克惹比马呷牛果莫色石一者嘎洛孜排则来依夏热汗尔那娅甫伊明都地里"
 )
-_PEOPLE = re.compile(rf"{_START}(?P<name>[{_SYLLABLE}]{{3,9}})")
-_PEOPLE_PART = re.compile(_PEOPLES)
+_PEOPLE = lazy_pattern(rf"{_START}(?P<name>[{_SYLLABLE}]{{3,9}})")
+_PEOPLE_PART = lazy_pattern(_PEOPLES)
 _PARTS = sorted({part for line in lists.lines("peoples_zh.txt") for part in line.split()}, key=lambda part: (-len(part), part))
-_OF_PARTS = re.compile(
+_OF_PARTS = lazy_pattern(
     rf"(?P<name>(?:{'|'.join(_PARTS)})(?:(?:{'|'.join(_PARTS)}){{1,3}}(?:江|汗|莫|克孜|别克|罕)?|江|汗|克孜|别克)|(?:{'|'.join(part for part in _PARTS if len(part) > 2)}))"
 )
-_DRUG_END = re.compile("[坦汀唑普胺酮啶嗪松定宁素酸钠钾钙酯醇肽辛星韦净康泊芬隆仑喹苷酚因灵片抗]$")
+_DRUG_END = lazy_pattern("[坦汀唑普胺酮啶嗪松定宁素酸钠钾钙酯醇肽辛星韦净康泊芬隆仑喹苷酚因灵片抗]$")
 # A surname and one or two characters of given names at the beginning of a sentence, or as a signature at its end.
-_RARE = re.compile(rf"{_START}(?P<name>[{RARE_SURNAMES}{WORD_SURNAMES}][{GIVEN}]{{2}})")
-_SIGNATURE = re.compile(rf"[。！？!?;\n)）] ?(?P<name>[{_SINGLE}{WORD_SURNAMES}][{_HAN}]{{1,2}})\s*$")
-_TITLED = re.compile(
+_RARE = lazy_pattern(rf"{_START}(?P<name>[{RARE_SURNAMES}{WORD_SURNAMES}][{GIVEN}]{{2}})")
+_SIGNATURE = lazy_pattern(rf"[。！？!?;\n)）] ?(?P<name>[{_SINGLE}{WORD_SURNAMES}][{_HAN}]{{1,2}})\s*$")
+_TITLED = lazy_pattern(
     rf"(?:^|[,。;:、\s(（]|告知|通知|联系|电话|转告|请|找|由|问|给|经|向|跟|和|叫|让|遵)(?P<name>[{_SINGLE}{WORD_SURNAMES}][{_HAN}]{{1,2}})(?=医生|医师|大夫|主任|护士|教授|护师|药师|技师|老师|女士|先生|同学|奶奶|爷爷|阿姨|阿婆|大爷|大妈|伯伯|叔叔|师父|法师|道长|神父|修女)"
 )
-_ANY_TITLE = re.compile(
+_ANY_TITLE = lazy_pattern(
     "医[生师]|大夫|主任|护[士师]|教授|[药技老]师|女士|先生|同学|奶奶|爷爷|阿[姨婆]|大[爷妈]|伯伯|叔叔|师父|法师|道长|神父|修女"
 )
-_NICKNAME = re.compile(
+_NICKNAME = lazy_pattern(
     rf"{_START}(?P<name>[老小阿大][{_SINGLE}](?:头|哥|姐|子|仔|婆|伯|叔)(?!孢)|[老小][{_SINGLE}](?=[,。、\s说问又没被的来打吃喝今昨在是让])|[{_SINGLE}](?:姐|哥|叔|姨|婶|嫂|伯|总|工)(?=[,。、\s说问又没有被的来打吃喝今昨在是让叫把])|[{_SINGLE}](?:阿婆|阿公|阿姨|大娘|大叔|大姐|大哥|大妈|大爷|大伯|老太|老爷子|老汉|瘸子|胖子|麻子|奶奶|爷爷|师傅|老板|家媳妇|家[的老大小][二三]?|掌柜|寡妇|木匠|铁匠|屠夫|裁缝|聋子|秃子|驼背|拐子|老头|婆婆|嫂子|支书|村长|老[大二三四五六])"
     rf"|[大二三四五六七八][嫂婶叔姨姑舅爷哥姐](?:子|妈|娘)?(?=说|问|又|来|打电话|反映)|[小大][二三四五六七八九](?:子|儿|妹|弟)?(?=[吞咳发又被没说摔拉吃喝打])"
     rf"|阿[{GIVEN}](?:仔|妹|哥|姐|嫂|婆|伯|叔)(?!氏)|阿[{GIVEN}](?=[,。、\s说问又没有被的来打吃喝今昨在是让叫把]))"
 )
-_HIDDEN = re.compile(
+_HIDDEN = lazy_pattern(
     rf"(?<![{_HAN}])(?P<name>[{_SINGLE}](?:某{{1,2}}(?=[,。、（( \d]|$)|[XxＸ×*＊○〇]{{1,2}}[{_HAN}]?|[{_HAN}][XxＸ×*＊○〇]))(?![A-Za-z])"
 )
-_HANDLE = re.compile(rf"@(?P<name>[{_HAN}A-Za-z0-9_\-]{{2,20}})(?![\w.]*@|\.[a-z])")
+_HANDLE = lazy_pattern(rf"@(?P<name>[{_HAN}A-Za-z0-9_\-]{{2,20}})(?![\w.]*@|\.[a-z])")
 _CAP = r"[A-ZÀ-ÖØ-Þ][A-Za-zß-öø-ÿ\u0100-\u024f'’]{1,20}"
-_LATIN = re.compile(
+_LATIN = lazy_pattern(
     rf"(?<![A-Za-z])(?P<name>{_CAP}(?:(?: (?:da|de|del|van|von|al|bin|ibn|binti|el|la|dos|der))*[ \-](?:{_CAP}|[A-Z]\.)(?:-[a-z]{{2,8}})?){{1,4}})(?![A-Za-z])"
 )
-_ONE_LATIN = re.compile(
+_ONE_LATIN = lazy_pattern(
     rf"{_START}(?P<name>[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ\u0100-\u024f'’]{{2,20}})(?=[,，]? ?(?:今|昨|说|问|诉|来|要|在|是|打|发|咳|术后|产后|吃|又|的|拒|没|刚|已|上周|反映|\d+岁|男|女|先生|女士|小姐|太太))"
 )
-_WITH_LATIN = re.compile(
+_WITH_LATIN = lazy_pattern(
     rf"(?<![A-Za-z])(?P<name>(?P<first>{_CAP}) ?[{_SINGLE}])(?=[,。、说的问打来在是今昨又也要诉吃发咳术拒没刚已反 (（]|$)|{_START}(?P<name2>[{_SINGLE}](?P<last>{_CAP}))(?![A-Za-z])"
 )
-_SPELLED_LATIN = re.compile(r"(?<![A-Za-z])(?P<name>[A-Za-z](?:[ .\-]{1,3}[A-Za-z]){4,20})(?![A-Za-z])")
-_SMALL_PINYIN = re.compile(r"(?:^|(?<=[,。;:、\n]))(?P<name>[a-z]{2,8} [a-z]{2,12}(?: [a-z]{2,6})?)(?=[\u4e00-\u9fff])")
+_SPELLED_LATIN = lazy_pattern(r"(?<![A-Za-z])(?P<name>[A-Za-z](?:[ .\-]{1,3}[A-Za-z]){4,20})(?![A-Za-z])")
+_SMALL_PINYIN = lazy_pattern(r"(?:^|(?<=[,。;:、\n]))(?P<name>[a-z]{2,8} [a-z]{2,12}(?: [a-z]{2,6})?)(?=[\u4e00-\u9fff])")
 _JAPANESE = "山田 佐藤 铃木 高桥 田中 渡边 伊藤 中村 小林 加藤 吉田 山本 佐佐木 山口 松本 井上 木村 清水 斋藤 山崎 森田 池田 桥本 阿部 石川 前田 藤田 小川 冈田 后藤 长谷川 村上 近藤 石井 坂本 远藤 青木 西村 福田 太田 三浦 藤原 松田 中岛 上野 竹内 金子 中野 原田 和田 宫本 大野 水野 野口 川崎 小野寺"
 _TWO = "欧阳|上官|司马|司徒|诸葛|东方|皇甫|慕容|令狐|公孙|夏侯|尉迟|赫连|宇文|长孙|端木|轩辕|申屠|钟离|濮阳|淳于|太史|闻人|独孤|南宫|百里|呼延|东郭|西门|澹台|公冶|宗政|仲孙|鲜于|闾丘|第五|左丘|万俟|拓跋|亓官|司空"
-_LONG_SURNAME = re.compile(
+_LONG_SURNAME = lazy_pattern(
     rf"(?P<name>(?:{_JAPANESE.replace(' ', '|')})[{_HAN}]{{1,2}}[{_HAN}]?(?=[{_HAN}]?[,。;:、()\s]|女士|先生|小姐|$)|(?:{_JAPANESE.replace(' ', '|')})(?:太郎|[{_HAN}][子美纪一二郎树也介香奈雄夫]|[{GIVEN}]{{2}})|(?:{_TWO})[{GIVEN}]{{1,2}}|[阮黎范裴邓潘武][氏文][{_HAN}][{GIVEN}]?)"
 )
-_PET_NAME = re.compile(
+_PET_NAME = lazy_pattern(
     rf"(?:^|[,。;!?:\s]|我家|我们家|你家|邻居家?的?|隔壁)(?P<name>([{_HAN}])\2)(?=爸|妈|奶奶|爷爷|姥|家长|他[爸妈]|她[爸妈]|[吃发咳拉起打吐也又]|的[^时话])"
 )
-_CHILD_OF = re.compile(rf"(?P<name>[{_SINGLE}][{_HAN}]{{1,2}})之(?:子|女|父|母|妻|夫|双胎|[大小次长])")
+_CHILD_OF = lazy_pattern(rf"(?P<name>[{_SINGLE}][{_HAN}]{{1,2}})之(?:子|女|父|母|妻|夫|双胎|[大小次长])")
 
 
 def _is_no_word(text: str, start: int, end: int) -> bool:
@@ -134,7 +135,7 @@ def _find_titled(text: str) -> Iterator[tuple[int, int]]:
         yield from spans_where(_TITLED, text, is_name)
 
 
-_NOBODY = re.compile("[的位名个科室院年轻各每这那其他她我你们些家属患者病人老主任值班上级责任]")
+_NOBODY = lazy_pattern("[的位名个科室院年轻各每这那其他她我你们些家属患者病人老主任值班上级责任]")
 
 
 def _find_nicknames(text: str) -> Iterator[tuple[int, int]]:
@@ -183,12 +184,12 @@ def _find_latin(text: str) -> Iterator[tuple[int, int]]:
             yield match.span("name" if match["first"] else "name2")
 
 
-_TERM_BEHIND = re.compile(
+_TERM_BEHIND = lazy_pattern(
     r" ?(?:综合征|综合症|病|征|试验|评分|分级|分期|量表|法|术|反应|现象|骨折|瘤|线|环|管|细胞|[Ⅰ-Ⅻ\d]|syndrome|disease|score|test|sign)"
 )
 
 
-_LATIN_TERM = re.compile(r"\b(?i:syndrome|disease|score|test|sign|scale|grade|stage|type|class|criteria|index|method)\b")
+_LATIN_TERM = lazy_pattern(r"\b(?i:syndrome|disease|score|test|sign|scale|grade|stage|type|class|criteria|index|method)\b")
 
 
 def _find_small_pinyin(text: str) -> Iterator[tuple[int, int]]:
@@ -208,12 +209,12 @@ _CLINICAL = (
     "|没来|没吃|疫苗|过敏|体温|心[率电]|尿|大便|化疗|放疗|透析|手术|膝|腰|月经|怀孕|产检|孕|顺产|剖|妈[,，]|[他她]爸|[他她]妈|高热|低热|雾化|刀刺|车祸|误食|值班|肺|胃|肝|肾"
     "|的(?:血|尿|报告|CT|片子|病理|检查|药|膝|腿|老伴|儿子|女儿|家属|妈|爸|化验|甲功|心电|胃镜|肠镜|B超|彩超|核磁)"
 )
-_BEHIND_SUBJECT = re.compile(f"{_CLINICAL}|[A-Za-z\\d(（,，:：]")
-_SUBJECT = re.compile(rf"(?:^|(?<=\n))(?=[{_HAN}]{{2}})")
-_NO_SUBJECT = re.compile(
+_BEHIND_SUBJECT = lazy_pattern(f"{_CLINICAL}|[A-Za-z\\d(（,，:：]")
+_SUBJECT = lazy_pattern(rf"(?:^|(?<=\n))(?=[{_HAN}]{{2}})")
+_NO_SUBJECT = lazy_pattern(
     "[患病我你您他她它们这那谁什么怎哪的了着过是不没无未否有就都很也又请让把被给对等或但若如果因所以及与药汤丸片素霉菌毒癌瘤炎症痛肿]|^[在从于和还只先后前每各某该此当为经可应需要多少几第一二三四五六七八九十两半上下左右内外双单总各目现近既]|^[全应和](?=.(?:$|身|部|面|麻|当|该|及|以))"
 )
-_NO_SURNAME = re.compile("[爸妈爷奶姐妹哥弟叔姨舅姑婶嫂夫妻儿孩宝医护师生士员]|[位名个次天年月日周岁时分]")
+_NO_SURNAME = lazy_pattern("[爸妈爷奶姐妹哥弟叔姨舅姑婶嫂夫妻儿孩宝医护师生士员]|[位名个次天年月日周岁时分]")
 
 
 def subjects(text: str) -> Iterator[tuple[int, int]]:
@@ -252,8 +253,10 @@ _PERSON_ONLY = (
     "(?:问|说|诉|称|要求|拒绝|希望|表示)(?![明书])|今[天日早晨]|昨[天晚日夜]|[术产]后(?:第|\\d)|[出入]院|值班|没来|又(?:没|来|喝|犯)|自己|[他她](?!汀)|家属|被(?!动)|摔|怀孕|对.{1,8}(?:过敏|皮试)|[发高]烧\\d|血[压糖]\\d|体温\\d"
     "|胸痛\\d|呕吐物|出现荨|的(?:儿子|女儿|老伴|家属|妈|爸|报告|血[压糖钾]|尿|CT|胃镜|化验)|用[^药于了法]|三天|两天"
 )
-_WORD_SUBJECT = re.compile(rf"(?:^|(?<=[。！？!?;\n]))(?P<name>[{_HAN}]{{2,3}}?)(?={_PERSON_ONLY})")
-_SAYS_NAME = re.compile("患者名|叫这个|这名字|真叫|本名|名字就|真姓|名字真|音同|同音|谐音|不是(?:药|病|中药|骂人)|拆字|姓名缩写")
+_WORD_SUBJECT = lazy_pattern(rf"(?:^|(?<=[。！？!?;\n]))(?P<name>[{_HAN}]{{2,3}}?)(?={_PERSON_ONLY})")
+_SAYS_NAME = lazy_pattern(
+    "患者名|叫这个|这名字|真叫|本名|名字就|真姓|名字真|音同|同音|谐音|不是(?:药|病|中药|骂人)|拆字|姓名缩写"
+)
 
 
 def says_name(text: str) -> bool:
@@ -285,7 +288,7 @@ def _find_word_subjects(text: str) -> Iterator[tuple[int, int]]:
     yield from spans_where(_WORD_SUBJECT, text, is_name)
 
 
-_EVERYDAY = re.compile(
+_EVERYDAY = lazy_pattern(
     "[上下本这]周|周[一二三四五六日末]|明[天日早]|白天|平[时常素]|左|右|时|后来|于是|温度|高[压血烧]|方[才案法]|常|经|单|向来|安全|成[年功人]|解|全|石|水|关于|许多|万一|尤其|毕竟|应|原|从|相|余|和"
 )
 
@@ -310,7 +313,7 @@ def _find_pet_names(text: str) -> Iterator[tuple[int, int]]:
     )
 
 
-_NOT_PET = re.compile("[爸妈爷奶姐妹哥弟叔伯姑姨舅婶公婆宝常天刚慢往多少个看想问说试听谢好久仅渐默悄偷隐时每种样人家]")
+_NOT_PET = lazy_pattern("[爸妈爷奶姐妹哥弟叔伯姑姨舅婶公婆宝常天刚慢往多少个看想问说试听谢好久仅渐默悄偷隐时每种样人家]")
 
 
 FINDERS = (

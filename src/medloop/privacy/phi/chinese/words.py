@@ -1,9 +1,9 @@
 """What a Chinese character can belong to: surnames, given names, ordinary words and words of medicine."""
 
 # ruff: noqa: E501  lists in long lines are easier to read than in pieces
-import re
 from functools import lru_cache
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 
 # Surnames that the network hardly knows, and those that are mostly another word: these count only before a given name.
@@ -21,7 +21,7 @@ GIVEN = (
 _WEAK_GIVEN = frozenset(
     "智采思念语亦安宁清泉源润知礼端简艺贝镜颜圆满超敏国华文明军平民云红春秋兰香月青山林成金银才根柱阿招弟强超良友义天永长新广学世兴胜利海家爱"
 )
-GIVEN_PAIR = re.compile(f"[{GIVEN}]{{2}}")
+GIVEN_PAIR = lazy_pattern(f"[{GIVEN}]{{2}}")
 
 
 def is_given(name: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.english.name_words import SELDOM_NAMES, SHORT_NAMES, WORD_NAMES
 from medloop.privacy.phi.english.places import is_department
@@ -16,16 +17,16 @@ from medloop.privacy.phi.lists import COMMON, ORDINARY, UNLISTED, WordList, tier
 
 TITLES = frozenset("mr mrs ms miss mx dr prof professor doctor sir madam".split())
 _MAX_REMARK = 4  # words
-_ABBREVIATION = re.compile(
+_ABBREVIATION = lazy_pattern(
     r"[A-Z]{2,6}s?|(?!(?:Mc|Mac|De|Di|La|Le|Van|Von|Fitz)[A-Z])[A-Za-z]{0,12}[A-Z][A-Za-z]{0,12}[A-Z][A-Za-z]{0,12}"
 )
-_MEDICAL_ENDING = re.compile(
+_MEDICAL_ENDING = lazy_pattern(
     r".{6}(?:al|ar|ous|ary|gyria|ae)$|.{3}(?:itis|osis|oses|emias?|aemia|omas?|pathy|pathies|pathic|algia|ectomy|otomy|oscopy|ism|uria|plegia|plegic|paresis|penia|cytosis|genesis"
     r"|genic|megaly|plasty|rrh[eo]+a|stenosis|trophy|trophic|malacia|phobia|lysis|edema|graphy|gram|ology|ologists?|itic|otic|emic|pril|olol|statin"
     r"|azole|mycin|cillin|oxacin|mab|nib|vir|sartan|dipine|zepam|caine|prazole|gliptin|glutide|ergic|oma|ylus|philus|bacter|monas|ella|virus|plasma|phyton|cephaly|dactyly|ploidy|typing|philia|bullosa|cocci|coccus|therapy|therapies|chemistry|sensiti[sz]ers?|steroids?|suppressive|sporine|prevention|amine|phrine|tonin|globin|plasia|iridia|cyte|cytes|kine|kines|zyme|ergic|oid|oids|ium|ic|ics|ide|ate)$",
     re.I,
 )
-_DRUG_OR_DISEASE_ENDING = re.compile(
+_DRUG_OR_DISEASE_ENDING = lazy_pattern(
     "(?:cillin|mycin|statin|sartan|pril|olol|azole|dipine|zepam|oxacin|gliptin|caine|farin|itis|osis|emia|ectomy|pathy|algia)$",
     re.I,
 )

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.lists import FREQUENT, NAMES, NOT_ONLY_ORDINARY, UNLISTED, WordList, is_listed, medical_words, tier
 
 SHORT_NAMES = frozenset(
@@ -45,17 +46,17 @@ _STOP_WORDS = frozenset(word.lower() for word in SENTENCE_WORDS) | frozenset(
     manager google pharmacy radiology nursing services department education portal safety
     window group plan general regional memorial city county state states north south east west side park street blue code""".split()
 )
-_WORD = re.compile(r"[^ ]+")
+_WORD = lazy_pattern(r"[^ ]+")
 _PARTICLES = frozenset("van von de la del di bin al da dos el der den le".split())
 _MONTHS = frozenset("january february march april may june july august september october november december".split())
 _MONTH_NAMES = frozenset(("april", "may", "june", "august"))
-_SHORT_FORM = re.compile("(?:i|it|we|you|he|she|they|that|there|what|who|how|let|here)['’]|.+n['’]t$")  # I'm, let's, can't
-_TERM_ENDING = re.compile(
+_SHORT_FORM = lazy_pattern("(?:i|it|we|you|he|she|they|that|there|what|who|how|let|here)['’]|.+n['’]t$")  # I'm, let's, can't
+_TERM_ENDING = lazy_pattern(
     r"(?:cillin|mycin|statin|sartan|pril|olol|azole|dipine|zepam|oxacin|gliptin|glutide|caine|farin|mab|nib|itis|osis|emia|ectomy|pathy|algia|profen|phen|oxetine"
     r"|therapy|ology|ologists?|icians?|ists|scopy|gram|graphy|tumors?|omas?|virus|ylic|amine|ergic|ative|ation|ations|ings?|ness|ment|ism)$"
 )
 # In small letters more is a term: nothing but its ending tells a drug from a name.
-_SMALL_TERM_ENDING = re.compile(
+_SMALL_TERM_ENDING = lazy_pattern(
     r"(?:itis|osis|emia|aemia|oma|omas|pathy|algia|ectomy|otomy|oscopy|uria|penia|cillin|mycin|statin|sartan|pril|olol|azole|dipine|zepam|pam|lam|oxacin|gliptin"
     r"|glutide|caine|farin|vir|mab|nib|ine|ide|ate|one|ol|al|ium|cin|xin|gram|graphy|logy|logist|logic|therapy|ic|ics|ous|in|en|fen|phen|statins|oxetine|pine|done|zole|ex|ax|ix|or|il)$"
 )

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.lists import WordList, is_listed
 from medloop.privacy.phi.rules import Finder
 from medloop.privacy.phi.spans import Span
@@ -20,17 +21,17 @@ _SORT = (
     "|Specialty|District|National|Methodist|Baptist|Lutheran|Presbyterian|Catholic|Jewish|Adventist|Internal Medicine|Primary Care|Pediatric|Physical Therapy"
 )
 # The proper name, perhaps what sort of house it is, and the word for the house.
-_HOSPITAL = re.compile(
+_HOSPITAL = lazy_pattern(
     rf"(?P<place>(?:(?:St\.?|Saint|Mount|Mt\.?|San|Santa|Our Lady of|Holy|Good) )?(?P<proper>{_WORD}(?:(?: |-)(?!(?:{_HOUSE})\b){_WORD}){{0,3}}) (?:(?:{_SORT}) ){{0,2}}(?:{_HOUSE}))(?![A-Za-z])"
 )
-_SHORT_HOSPITAL = re.compile(
+_SHORT_HOSPITAL = lazy_pattern(
     rf"(?:\b(?:at|to|from|of|in|by|near|via|left|leaving|visited)(?: the)? |(?:MD|RN|DO|NP|PA), |(?:^|\n))"
     rf"(?P<place>(?:(?:St\.?|Saint|Mount|Mt\.?) )?(?P<proper>{_WORD}(?: {_WORD})?) (?:General|Regional|Memorial|Children['’]s|Methodist|Baptist|Presbyterian|Mercy))(?=[.,;:!?)\n]|$| (?:and|for|with|on|after|in|where|who|last|this|ER|ED|ICU|by|to)\b)"
 )
-_SAINT = re.compile(
+_SAINT = lazy_pattern(
     r"\b(?P<possessive>(?:St\.?|Saint|Mount|Mt\.?) [A-Z][a-z]{2,14}['’]s(?: (?:Hospital|General|Regional))?)(?! [Ww]ort)|\b(?:at|to|from|of|in) (?P<led>(?:Mount|Mt\.?|Saint|St\.) [A-Z][a-z]{2,14}(?:['’]s)?)(?! (?:[Ww]ort|[a-z]{4,12}itis|virus))"
 )
-_TOWN = re.compile(
+_TOWN = lazy_pattern(
     r"\b(?:[Mm]an|[Ww]oman|[Mm]ale|[Ff]emale|[Ll]ady|[Gg]entleman|[Bb]oy|[Gg]irl|[Rr]esident|[Nn]ative|[Vv]eteran|[Ff]armer|[Tt]eacher|[Ss]tudent|[Vv]isitor|[Rr]etiree|[Vv]isiting|[Tt]ransferred|[Hh]ails) (?:from|of) (?P<origin>[A-Z][a-z]{2,14}(?: [A-Z][a-z]{2,14})?)"
     r"|\b(?:him|her|them|me|us|lives?|living|lived|moved|moving|born|raised|grew up|stayed|staying|relatives|family|sister|brother|son|daughter|mother|father|parents|home|house|apartment|office|vacation|trip|flight|flew|drove|driving|drive|travel(?:ed|ing)?|returned|works?|working|worked|job) (?:back )?(?:in|to|from|near|outside) (?P<stay>[A-Z][a-z]{2,14}(?: [A-Z][a-z]{2,14})?)"
 )
@@ -41,7 +42,7 @@ _NOT_TOWN_LISTS = frozenset({WordList.COUNTRY, WordList.NATION, WordList.DISEASE
 _GENERAL = frozenset(
     "The A An This That Our Your My His Her Their Local Nearest New Same Other Another Every Any Each Emergency Outpatient Inpatient Teaching Private Public Rural Urban Academic Tertiary Acute Mental Behavioral Home Hospital Clinic In At To From For And Or If When After Before Please Call Visit Go Children Pain Memory Anticoagulation Sleep Travel Flu Fertility Wound Diabetes Heart Stroke Cancer Eye Dental Women Men Family Community General Regional Memorial University County City Medical Health Primary Secondary Special Specialty Physical Occupational Speech Cardiac Pulmonary Renal National International State Federal World Global Infusion Coumadin Warfarin Walk Urgent Day Night Free Mobile Virtual Online Ask Manager Internal Medicine Student Department Services Pediatric Adult Senior Military Patient Care Multidisciplinary Methadone".split()
 )
-_SORT_ENDING = re.compile(
+_SORT_ENDING = lazy_pattern(
     "(?:ology|ologic|iatric|iatrics|ics|ical|tion|ment|ing|gery|ancy|ity|emia|osis|itis|therapy|al|ic|ive)$"
 )
 _HOUSE_WORDS = frozenset(re.findall("[A-Z][a-z]+", f"{_HOUSE} {_SORT}")) | {
@@ -80,7 +81,7 @@ FINDERS = (
     Finder("hospital named after a saint", "ORG", ("I left {St. Brigid's} at noon", "a bed at {Mount Hebron} now"), _find_saints),
     Finder("town of origin or stay", "PLACE", ("a man from {Spokane} fell", "she moved to {Eau Claire} then"), _find_towns),
 )
-_MIXED_CASE = re.compile(r"[a-z] [A-Z]|[a-z]{2}, [A-Z]|\n[A-Z]")
+_MIXED_CASE = lazy_pattern(r"[a-z] [A-Z]|[a-z]{2}, [A-Z]|\n[A-Z]")
 
 
 def find(folded: str) -> Iterator[Span]:

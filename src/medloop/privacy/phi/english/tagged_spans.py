@@ -6,6 +6,7 @@ from functools import lru_cache
 from itertools import islice, takewhile
 from typing import NamedTuple
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_added
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_plain, is_word_phi
@@ -18,10 +19,10 @@ from medloop.privacy.phi.spans import Span
 DOUBTLESS = -60.0  # a word so far from being removed is not a reason to doubt
 _PERSON_BIAS = 30.0  # the least that is added to names in a text that is known to be about a person
 _DEGREES = frozenset("md phd dds dvm rn np do pa jr sr ii iii iv esq mph msn".split())
-_CJK = re.compile(r"[\u3400-\u9fff]")
-_LETTER = re.compile(r"[^\W\d_]")
-_ZIP_LABEL = re.compile(r"(?:zip|postal|post ?code)[a-z ]{0,8}[:#]?\s{0,3}$", re.I)
-_CAPITALIZED = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+_CJK = lazy_pattern(r"[\u3400-\u9fff]")
+_LETTER = lazy_pattern(r"[^\W\d_]")
+_ZIP_LABEL = lazy_pattern(r"(?:zip|postal|post ?code)[a-z ]{0,8}[:#]?\s{0,3}$", re.I)
+_CAPITALIZED = lazy_pattern(r"(?<=[a-z,;] )[A-Z][a-z]+")
 _NOBODY = frozenset(
     {
         WordList.MONTH_OR_DAY,
@@ -35,7 +36,7 @@ _NOBODY = frozenset(
 _ENDS = frozenset(".!?:\n")
 _REMARK = 5  # words and signs; a text with fewer is a remark
 _PROPER = NAMES | {WordList.TOWN}
-_PERSON = re.compile(
+_PERSON = lazy_pattern(
     r"\b(?:Mr|Mrs|Ms|Miss|Dr)\b\.? [A-Z]|\b(?:[Mm]y|[Hh]er|[Hh]is) (?:wife|husband|son|daughter|mother|father|mom|dad|brother"
     r"|sister|friend|neighbou?r)\b|\b(?:[Ss]he|[Hh]e) (?:lives|reports|reported|denies|works|said|says|came|called)\b"
 )
@@ -161,10 +162,10 @@ def capital_left(folded: str, is_medical: bool) -> bool:
 
 
 _SMALL = "[a-zß-öø-ÿ\u0100-\u024fə]"
-_BEHIND_NAME = re.compile(
+_BEHIND_NAME = lazy_pattern(
     rf"(?:{MASK}|\b(?:[Dd]octor|[Dd]r\.?|M(?:r|rs|s)\.?|Miss|Mister)) ({_SMALL}{{3,20}})(?=[:,.?!\n]|$| {_SMALL}+[:,.?!\n])"
 )
-_SUBJECT = re.compile(r"(?:^|[.!?:\n\"“] ?)([A-Z][a-z]{2,15}) (?:reports|denies|states|complains|complained|endorses|says)\b")
+_SUBJECT = lazy_pattern(r"(?:^|[.!?:\n\"“] ?)([A-Z][a-z]{2,15}) (?:reports|denies|states|complains|complained|endorses|says)\b")
 _ROLES = frozenset(
     """patient mother father mom mum dad wife husband son daughter brother sister family caregiver carer spouse partner friend
     nurse doctor physician she he they who nobody everyone radiology pathology pharmacy neurology cardiology surgery staff

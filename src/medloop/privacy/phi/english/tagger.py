@@ -7,13 +7,13 @@ The codes of `LetterCase`, `WordShape`, `lists.WordList` and the tiers are part 
 """
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.lists import ORDINARY, WordList
 from medloop.privacy.phi.normalize import MASK
@@ -22,10 +22,10 @@ TAGS = ("O", "NAME", "PLACE", "ORG")
 _LETTER = r"[^\W\d_\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 _MAX_DULL = 16  # of so many numbers and signs in a row the rest is left out: no address is like that, hostile text is
 _SHORT = r"['’](?:[sdmt]|re|ve|ll|S)\b"  # "they're", "Anna's": two words
-TOKEN = re.compile(rf"{_LETTER}+(?:(?!{_SHORT})['’]{_LETTER}+)*|\d+|{_SHORT}|[^\w\s]|\n")
-_DULL_RUN = re.compile(rf"(?:[^\w\s]|[\d_]+|\s){{{_MAX_DULL + 1}}}")
+TOKEN = lazy_pattern(rf"{_LETTER}+(?:(?!{_SHORT})['’]{_LETTER}+)*|\d+|{_SHORT}|[^\w\s]|\n")
+_DULL_RUN = lazy_pattern(rf"(?:[^\w\s]|[\d_]+|\s){{{_MAX_DULL + 1}}}")
 _PERSON = frozenset("i my me we our he she his her you your they their him mr mrs ms dr".split())
-_MEDICAL = re.compile(
+_MEDICAL = lazy_pattern(
     r"(?:symptoms?|diseases?|syndromes?|disorders?|treatments?|treated|therap[a-z]{1,7}|diagnos[a-z]{1,6}|patients?|genes?|genetic|cancers?|tumou?rs?"
     r"|infections?|clinical|mutations?|mg|ml|blood|surg[a-z]{2,7}|chronic|acute|drugs?|medic[a-z]{2,7}|doctors?|pain|fever|inherited"
     r"|tests?|cells?|studies|study|hospital|dose|risk|health|care|vaccin[a-z]{1,5}|pregnan[a-z]{2}|prevalence|incidence|newborns?|deficiency"

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, is_phrase, is_short_form, name_end, small_name_end
 from medloop.privacy.phi.lists import NAMES, ORDINARY, WordList, is_listed, medical_words, tier
 from medloop.privacy.phi.rules import Finder, spans_where
@@ -32,7 +33,7 @@ def _find_labelled(hints: tuple[str, ...], regex: re.Pattern[str], folded: str) 
 
 def _labelled(name: str, example: str, hints: tuple[str, ...], regex: str) -> Finder:
     """`hints`: one of them is part of every match, and most texts have none."""
-    return Finder(name, "NAME", (example,), partial(_find_labelled, hints, re.compile(regex)))
+    return Finder(name, "NAME", (example,), partial(_find_labelled, hints, lazy_pattern(regex)))
 
 
 LABELLED = (
@@ -97,29 +98,29 @@ _VERBS = (
 )
 _BEFORE_NAME = frozenset(f"{_ROLES}|{_VERBS}".split("|"))
 _BEFORE_ANYTHING = frozenset("you|worker|from|by|for|with|that|and|to|of|may|can|is|did|does|has".split("|"))
-_BEFORE_CAPITAL = re.compile(r"(?<![\w-])([A-Za-z][A-Za-z\-]*)[,:]?\s\(?(?=[A-Z])")
-_NAME = re.compile(rf"(?P<name>{_FULL})(?![A-Za-z])")
+_BEFORE_CAPITAL = lazy_pattern(r"(?<![\w-])([A-Za-z][A-Za-z\-]*)[,:]?\s\(?(?=[A-Z])")
+_NAME = lazy_pattern(rf"(?P<name>{_FULL})(?![A-Za-z])")
 # "spoke with", "signed by", "thank you": together with such a verb a preposition expects a name.
-_PHRASAL_VERB = re.compile(
+_PHRASAL_VERB = lazy_pattern(
     r"(?i:spoke|speaks?|talk|talked|met|discussed|reported|called|signed|seen|accepted|received|booked|thank|social|case) $"
 )
 _DEGREES = ("MD", "M.D.", "RN", "LPN", "DO", "PhD", "NP", "PA", "CNA", "PharmD", "DPT", "LCSW")
-_BEFORE_DEGREE = re.compile(rf"(?P<name>{_FULL})(?=,? (?:MD|M\.D\.|RN|LPN|DO|PhD|NP|PA|PA-C|CNA|PharmD|DPT|LCSW)\b)")
-_SPEAKS = re.compile(
+_BEFORE_DEGREE = lazy_pattern(rf"(?P<name>{_FULL})(?=,? (?:MD|M\.D\.|RN|LPN|DO|PhD|NP|PA|PA-C|CNA|PharmD|DPT|LCSW)\b)")
+_SPEAKS = lazy_pattern(
     r",? (?:reports|denies|states|complains|complained|endorses|says|tolerated|attended|needs|wants)\b|['’]s (?:blood|pressure|sugar|pain|labs?|wife|husband|mother|father)\b"
 )
-_NICKNAME = re.compile(
+_NICKNAME = lazy_pattern(
     r"(?:known as|goes by|nicknamed|prefers(?: to be called)?|called) [\"“‘'](?P<name>[A-Z][a-z]{1,15})[\"”’']"
 )
-_CAPITALS_FIRST = re.compile(
+_CAPITALS_FIRST = lazy_pattern(
     r"(?:^|[.!?:\n] )(?P<name>[A-Z][A-Z'’]{2,20}(?:-[A-Z]{2,20})?(?: [A-Z]\.?)? [A-Z][A-Z'’]{2,20}(?:-[A-Z]{2,20})?)(?= (?:has|had|was|is|reports|denies|came|presents|needs|called)\b)"
 )
-_SUBJECT = re.compile(
+_SUBJECT = lazy_pattern(
     rf"(?:^|[\n\"“] ?|[.!?] )(?P<name>{_FULL})(?=['’]s [a-z]|,? (?:tolerated|attended|complains|complained|endorses|is|was|has|had|called|calls|came|says|said|states|reports|denies|needs|wants|lives|please)\b)"
 )
-_TWO_CAPITALIZED = re.compile(rf"\b(?P<name>{_CAP} (?:[A-Z]\.? )?{_CAP})(?![A-Za-z\-])")
-_IN_CAPITALS = re.compile(r"(?<![A-Z,] )\b(?P<name>[A-Z][A-Z'’\-]{2,20}, [A-Z][A-Z'’\-]{2,20}(?: [A-Z]\b\.?)?)(?!,? [A-Z]{2})")
-_LABEL_BEFORE = re.compile(
+_TWO_CAPITALIZED = lazy_pattern(rf"\b(?P<name>{_CAP} (?:[A-Z]\.? )?{_CAP})(?![A-Za-z\-])")
+_IN_CAPITALS = lazy_pattern(r"(?<![A-Z,] )\b(?P<name>[A-Z][A-Z'’\-]{2,20}, [A-Z][A-Z'’\-]{2,20}(?: [A-Z]\b\.?)?)(?!,? [A-Z]{2})")
+_LABEL_BEFORE = lazy_pattern(
     r"(?:label+ed|label|named?|patient|pt|re|for|chart|band|tube|specimen|of|bed \d{1,3})[:,]? $|(?:^|\n)$", re.I
 )
 _FIRST_NAME, _SURNAME = frozenset({WordList.FIRST_NAME}), frozenset({WordList.SURNAME})
@@ -131,14 +132,14 @@ _SYLLABLES = frozenset(
         "|so|seo|ye|do|si|gi|geun|chul|hwa|jung|jeong|jong|joo|ju|kwang|moon|nam|sun|sook|suk|soon|wook|yun|ho|hoon|ah|rae|ri|wan|shik|sik|ok|mei|ling|wei|xiao|li|hui|fang|yan|hong|ming"
     ).split("|")
 )
-_HYPHENATED = re.compile(rf"(?<![\w-])(?P<name>([A-Z][a-z]{{1,5}})-([a-z]{{1,5}}))(?![\w-])(?: (?:[A-Z]\. )?{_CAP})?")
-_SMALL_NAME = re.compile(
+_HYPHENATED = lazy_pattern(rf"(?<![\w-])(?P<name>([A-Z][a-z]{{1,5}})-([a-z]{{1,5}}))(?![\w-])(?: (?:[A-Z]\. )?{_CAP})?")
+_SMALL_NAME = lazy_pattern(
     r"\b(?=[dDiImMnNtT])(?i:(?P<lead>this is|my name is|my name['’]s|name is|i am|i['’]m|it['’]s|dr\.?|mrs?\.?|ms\.?|nurse|doctor|my (?:wife|husband|son|daughter|mom|mother|dad|father|sister|brother|friend)))"
     r",? (?P<name>[a-zß-öø-ÿ\u0100-\u024fə][a-zß-öø-ÿ\u0100-\u024fə'’\-]{2,20}(?: (?!and\b|at\b|for\b|from\b|the\b|my\b|is\b|was\b|has\b|had\b|said\b|to\b)[a-zß-öø-ÿ\u0100-\u024fə][a-zß-öø-ÿ\u0100-\u024fə'’\-]{2,20})?)"
 )
 _SMALL_TITLES = frozenset(("dr", "mr", "mrs", "ms", "nurse", "doctor"))
 # What makes the words before it a disease, a scale, an institute.
-_TERM_BEHIND = re.compile(
+_TERM_BEHIND = lazy_pattern(
     r"(?:['’]s?)?[ -](?:[a-z]{1,15} |[A-Z][a-z]{1,15}(?:['’]s)? ){0,2}(?:disease|syndrome|sign|test|scale|score|criteria|lymphoma|virus|disorder|procedure|maneuver|operation|method|trial|study|palsy|ataxia"
     r"|dystrophy|institute|foundation|hospital|university|clinic|classification|staging|reaction|stain|phenomenon|plot|curve)",
     re.I,
@@ -249,7 +250,7 @@ WITH_CAPITALS = (
     Finder("hyphenated syllables", "NAME", ("Interpreter {Min-ji} present",), _find_hyphenated),
     *IN_SMALL_LETTERS,
 )
-_SOME_WORDS = re.compile(r"[A-Za-z]{3} [A-Za-z(]|[A-Za-z], [A-Z]")
+_SOME_WORDS = lazy_pattern(r"[A-Za-z]{3} [A-Za-z(]|[A-Za-z], [A-Z]")
 
 
 def find(folded: str) -> Iterator[Span]:
@@ -263,7 +264,9 @@ def find(folded: str) -> Iterator[Span]:
                 yield start, end, finder.kind
 
 
-_TITLES = re.compile(rf"^(?:(?:{_TITLE}|Sir|Madam|Rev|Fr)\b\.?,?\s*)+|,?\s(?:MD|M\.D\.|RN|DO|PhD|DVM|DDS|NP|PA|Jr|Sr)\.?$", re.I)
+_TITLES = lazy_pattern(
+    rf"^(?:(?:{_TITLE}|Sir|Madam|Rev|Fr)\b\.?,?\s*)+|,?\s(?:MD|M\.D\.|RN|DO|PhD|DVM|DDS|NP|PA|Jr|Sr)\.?$", re.I
+)
 
 
 def without_title(name: str) -> str:

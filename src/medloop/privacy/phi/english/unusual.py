@@ -4,6 +4,7 @@
 import re
 from collections.abc import Iterator
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, WORD_NAMES, is_short_form
 from medloop.privacy.phi.lists import FREQUENT, NAMES, ORDINARY, UNLISTED, WordList, eponyms, is_listed, medical_words, tier
@@ -21,35 +22,35 @@ _VERB = (
     "|speaks|understands|sees|saw|wakes|cried|cries|snores|coughs|bleeds|faints|fainted|stepped|ate|drank|quit|ran|told|told|gave|swallowed|slipped|tripped|hurt|injured|brought|seen|reviewed|admitted|booked|listed|referred|examined|describes|endorses|admits|seems|appears|looks|sounds|sat|stood"
 )
 _STATE = r"(?:is|was) (?:the patient|an? \d|\d|here|back|in (?:bed|room|bay|clinic)|on \w+|having|feeling|taking|having|still|now|not|\w+ing\b|\w+ed\b|anxious|worried|pregnant|confused|well|better|sick|afebrile|stable)|(?:has|had) (?:a|an|been|no|not|had|his|her|some|two|three|\w+ (?:pain|fever|hematuria|cough))|will (?:need|be|have|come|call|see|take|go)|may (?:need|have|go)"
-_SUBJECT = re.compile(
+_SUBJECT = lazy_pattern(
     rf"(?:^|(?<=[.!?;\n] )|(?<=[\n(])|(?<=- ))(?P<name>{_CAP}(?: [A-Z]\.)?)(?= (?:(?:{_VERB}|no longer|[a-z]{{3,10}}(?:s|ed))\b|{_STATE}|c/o\b))"
 )
-_INSIDE = re.compile(r"(?<=[a-z] )(?P<name>[A-Z][a-z]{1,12})(?=[,.;:?!]| [a-z])")
-_DOUBTFUL_OPENING = re.compile(
+_INSIDE = lazy_pattern(r"(?<=[a-z] )(?P<name>[A-Z][a-z]{1,12})(?=[,.;:?!]| [a-z])")
+_DOUBTFUL_OPENING = lazy_pattern(
     r"(?:^|\n)(?P<name>[A-Z][a-z]{1,12})(?:['’]s| (?:on|to|in|is|and|at|with|for|from|was|has|had|-)) ?[a-zA-Z]"
 )
-_OWNER = re.compile(
+_OWNER = lazy_pattern(
     rf"(?:^|(?<=[.!?;\n] ))(?P<name>{_CAP})(?=['’]s (?:EEG|ECG|EKG|MRI|CT|labs?|bloods?|cultures?|results?|biopsy|scan|x-ray|INR|BP|sugars?|glucose|rash|cough|wound|pain|mother|father|wife|husband|mum|mom|dad|son|daughter|family|drain|stitches|chest|cast|bed|meds?|medication|dose|temp|fever|urine|stool|potassium|sodium|creatinine|platelets)\b)"
 )
-_LEAD = re.compile(
+_LEAD = lazy_pattern(
     rf"\b(?i:granny|grandma|nana|gran|grandpa|gramps|abuela|abuelo|auntie|aunty|aunt|uncle|baby|twin|foster (?:mum|mom|dad|mother|father)|nok|lil|little|old|big|patient|pt|nurse|midwife|carer|interpreter|index case|legal name|maiden name|surname|aka|seen w/|spoke w/|d/w|w/|please see|pls see|see|cc|re|labelled|labeled|belongs to|next bed|roommate|cousin|twin)[:,]? (?P<name>{_CAP}(?:[ \-]{_CAP}){{0,2}})(?![A-Za-z])"
 )
-_LAST_FIRST = re.compile(
+_LAST_FIRST = lazy_pattern(
     r"(?:^|\n|(?<=[|:] ))(?P<name>(?:(?:DE|DA|VAN|VON|EL|AL|LE|LA|MC|O) )?[A-Z][A-Za-z'’\-]{2,20}, ?[A-Z][A-Za-z'’\-]{2,20}(?: [A-Z][A-Z'’\-]{2,20}\b| [A-Z]\b\.?)?)(?= ?[:|(–—-]| \d|,? (?:DOB|MRN|[MF]\b))"
 )
-_OPENING = re.compile(
+_OPENING = lazy_pattern(
     rf"(?:^|(?<=\n))(?P<name>{_CAP}(?:[ \-]{_CAP}){{0,2}})(?= ?[-–—:(] ?|, (?:\d|[MF]\b)| (?:[A-Z]{{2,6}}\b|\d))"
 )
-_SMALL = re.compile(
+_SMALL = lazy_pattern(
     rf"\b(?P<lead>pt|patient|baby|nurse|dr|called|named|mr|mrs|ms) (?P<name>[a-z]{{2,15}})(?= (?:(?:{_VERB}|has|had|is|was|will|says?|now|still|due|back)\b|c/o|s/p|w/|\d))"
 )
-_DESCRIBED = re.compile(
+_DESCRIBED = lazy_pattern(
     rf"(?:^|(?<=[.!?;\n] ))(?P<name>{_CAP}(?:[ \-]{_CAP}){{0,2}}) (?:is|was) an? (?:[a-z\d\-]+ ){{0,4}}(?:lady|man|woman|boy|girl|gentleman|male|female|smoker|child|infant|teenager|mother|nurse|teacher|farmer|student|widow|widower|veteran|\d{{1,3}}[- ]?(?:yo?|year))\b"
 )
-_SIGNED = re.compile(
+_SIGNED = lazy_pattern(
     rf"(?:^|\n|[.!?,] )(?i:thx|thanks|thank you|ta|cheers|best|best wishes|regards|rgds|kind regards|BW|yours|yours sincerely|yours truly|love|sincerely|respectfully)[,.!\-]?\s{{1,2}}(?P<name>{_CAP}(?: {_CAP}){{0,2}})(?:,? (?:RN|MD|FY\d|SHO|NP|PA))?\s*$"
 )
-_SPEAKER = re.compile(rf"(?:^|\n|[.!?] )[\"“‘'](?P<name>{_CAP})[\"”’'](?= \()")
+_SPEAKER = lazy_pattern(rf"(?:^|\n|[.!?] )[\"“‘'](?P<name>{_CAP})[\"”’'](?= \()")
 
 
 def _can_be_person(word: str) -> bool:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from medloop.patterns import lazy_pattern
+
 
 class LeftOver(NamedTuple):
     name: str
@@ -13,30 +15,30 @@ class LeftOver(NamedTuple):
     """A cheap necessary condition."""
 
 
-_TWO_DIGITS = re.compile(r"\d[^\d]{0,4}\d")
+_TWO_DIGITS = lazy_pattern(r"\d[^\d]{0,4}\d")
 LEFT_OVER = (
     LeftOver(
         "e-mail address in pieces",
         "jane [@] clinic [.] org",
-        re.compile(r"[A-Za-z0-9._\-]{1,64}[ \[(]{0,2}@[ \])]{0,2}[A-Za-z0-9\-]{2,63}[ \[(]{0,2}\.[ \])]{0,2}[A-Za-z]{2}"),
+        lazy_pattern(r"[A-Za-z0-9._\-]{1,64}[ \[(]{0,2}@[ \])]{0,2}[A-Za-z0-9\-]{2,63}[ \[(]{0,2}\.[ \])]{0,2}[A-Za-z]{2}"),
         lambda text: "@" in text,
     ),
     LeftOver(
         "digits spelled in Chinese",
         "手机一三八零零一三八零零零",
-        re.compile(r"[零〇一二三四五六七八九幺壹贰叁肆伍陆柒捌玖]{7}"),
+        lazy_pattern(r"[零〇一二三四五六七八九幺壹贰叁肆伍陆柒捌玖]{7}"),
         lambda text: not text.isascii(),
     ),
     LeftOver(
         "digits kept apart one by one",
         "1----3----8----0----0----1----3----8----0----0",
-        re.compile(r"(?<!\d)\d(?:[^\w\n]{1,4}\d(?!\d)){9}"),
+        lazy_pattern(r"(?<!\d)\d(?:[^\w\n]{1,4}\d(?!\d)){9}"),
         _TWO_DIGITS.search,
     ),
     LeftOver(
         "digits behind the name of an id",
         "SSN of mine: 1120",
-        re.compile(r"(?:身份证|SSN|social security)[^\d\n]{0,12}\d{4}"),
+        lazy_pattern(r"(?:身份证|SSN|social security)[^\d\n]{0,12}\d{4}"),
         _TWO_DIGITS.search,
     ),
 )

@@ -6,6 +6,8 @@ Every repetition has an upper bound and starts with a distinct character, so tha
 import re
 from typing import NamedTuple
 
+from medloop.patterns import lazy_pattern
+
 
 class PhiPattern(NamedTuple):
     """The last four fields are necessary conditions: checking them first saves most texts from most expressions."""
@@ -27,9 +29,9 @@ class PhiPattern(NamedTuple):
     """A match contains `MONTH`."""
 
 
-CODE = re.compile(r"\d[A-Za-z0-9_\-/]{2}|[A-Za-z0-9_\-/]\d[A-Za-z0-9_\-/]|[A-Za-z0-9_\-/]{2}\d")
+CODE = lazy_pattern(r"\d[A-Za-z0-9_\-/]{2}|[A-Za-z0-9_\-/]\d[A-Za-z0-9_\-/]|[A-Za-z0-9_\-/]{2}\d")
 """Three letters or digits in a row, one of them a digit."""
-MONTH = re.compile(r"(?<![A-Za-z])(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}(?![A-Za-z])", re.I)
+MONTH = lazy_pattern(r"(?<![A-Za-z])(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}(?![A-Za-z])", re.I)
 """The name of a month."""
 
 
@@ -45,9 +47,8 @@ def pattern(
     code: bool = False,
     month: bool = False,
 ) -> PhiPattern:
-    compiled = re.compile(regex, flags)
-    group = "phi" if "phi" in compiled.groupindex else 0
-    return PhiPattern(name, kind, example, compiled, group, digits, hints, code, month)
+    group = "phi" if "(?P<phi>" in regex else 0
+    return PhiPattern(name, kind, example, lazy_pattern(regex, flags), group, digits, hints, code, month)
 
 
 def by_first_letter(words: str) -> str:
