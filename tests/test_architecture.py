@@ -14,7 +14,7 @@ RANKS = [
     {"errors", "patterns"},
     {"bootstrap", "contracts", "diagram", "isolation", "knobs", "plots", "sections", "settings"},
     {"lexicon", "store", "models", "privacy"},
-    {"client", "data", "embedded", "evaluate", "feedback", "registry", "reward", "teacher", "testing", "train"},
+    {"client", "data", "embedded", "evaluate", "feedback", "release", "registry", "reward", "teacher", "testing", "train"},
     {"loop"},
     {"jobs"},
     {"api"},

@@ -18,7 +18,7 @@ from functools import cached_property
 from sqlalchemy import Connection
 
 from medloop.contracts import canonical_json, sha256_id
-from medloop.contracts.lineage import LineageEdge, LineageGraph, LineageNode, NodeKind, TaughtRecords
+from medloop.contracts.lineage import LineageEdge, LineageGraph, LineageNode, NodeKind, RecordKind, TaughtRecord, TaughtRecords
 from medloop.errors import InputError
 from medloop.store.db import Store
 from medloop.store.records import lineage_rows as rows
@@ -34,6 +34,7 @@ START, REWARD, EXAMINED = "adapter", "reward", "examined"
 RECORDS = "records"  # the id of the node that stands for all records of a model
 HASH_START = re.compile(r"(sha256:)?[0-9a-f]{8,64}")
 MOST_DRAWN = 400  # nodes of one graph
+PAGE = 1000  # records that are described at once
 
 
 class UnknownSubjectError(InputError):
@@ -244,9 +245,39 @@ def newest_made(store: Store, limit: int = 20) -> list[LineageNode]:
     return [catalog.node(row) for row, _ in zip(made, range(limit), strict=False)]
 
 
-def learnt_hashes(catalog: Catalog, row: ArtifactRow) -> set[str]:
-    """The hashes of all files that an artifact and its parents learnt from."""
-    return _Drawing(catalog).ascend(row)
+@dataclass(frozen=True)
+class Teaching:
+    """All records behind a model, and how many of each kind people of each role gave; `chain` is the model and its parents."""
+
+    chain: list[ArtifactRow]
+    records: list[TaughtRecord]
+    counts: dict[tuple[RecordKind, str], int]
+
+
+def teaching_of(store: Store, artifact: str) -> Teaching:
+    """Who taught the model with this hash, through all its parents."""
+    with store.read() as conn:
+        catalog = load_catalog(conn)
+        row = catalog.find(artifact)
+        if row is None:
+            raise unknown_subject(artifact)
+        hashes = _Drawing(catalog).ascend(row)
+        records: list[TaughtRecord] = []
+        while page := rows.page_of_ids(conn, hashes, after=records[-1].record_id if records else "", limit=PAGE):
+            records += rows.describe(conn, page)
+        return Teaching(list(_chain(catalog, row)), records, rows.count_by_role(conn, hashes))
+
+
+def _chain(catalog: Catalog, row: ArtifactRow) -> Iterator[ArtifactRow]:
+    """The model, and the adapters that it and its parents started from."""
+    seen: set[str] = set()
+    current: ArtifactRow | None = row
+    while current is not None and current.sha256 not in seen:
+        yield current
+        seen.add(current.sha256)
+        starts = [source.sha256 for source in catalog.made_from(current) if source.role == START]
+        owners = [index for sha256 in starts for index in catalog.owners.get(sha256, ())]
+        current = catalog.artifacts[owners[-1]] if owners else None
 
 
 def load_catalog(conn: Connection) -> Catalog:

@@ -26,7 +26,13 @@ def make_model(
     with new_artifact(folder, replace=folder.exists()) as temp:
         (temp / "card.json").write_text(json.dumps(card), encoding="utf-8")
         (temp / "adapter_config.json").write_text("{}", encoding="utf-8")
-        (temp / "adapter_model.safetensors").write_bytes(f"{path} {inputs} {parent}".encode())
+        (temp / "adapter_model.safetensors").write_bytes(_safetensors(f"{path} {inputs} {parent}".encode()))
         for name, text in (files or {}).items():
-            (temp / name).write_text(text, encoding="utf-8")
+            content = text.encode()
+            (temp / name).write_bytes(_safetensors(content) if name.endswith(".safetensors") else content)
     return catalog.register(store, kind, folder, card, actor="test")
+
+
+def _safetensors(data: bytes) -> bytes:
+    header = json.dumps({"bytes": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode()
+    return len(header).to_bytes(8, "little") + header + data

@@ -12,8 +12,11 @@ from medloop.cli import ui
 from medloop.cli.train.options import Adapter, Model, Replace, Seed
 from medloop.cli.train.runner import Trained, train
 from medloop.cli.ui import ConfigFile, SetPairs
-from medloop.errors import ResultError
+from medloop.errors import ConfigError, ResultError
 from medloop.knobs import split_pairs
+from medloop.loop.rounds import report_path, round_name, start_of_round
+from medloop.store.db import open_store
+from medloop.store.records.rounds import SFT_ROUND
 from medloop.train.runs.find_run import objective_of
 from medloop.train.runs.model_card import BACKENDS, alarm_sentence, held_out_sentence, result_sentence
 
@@ -23,6 +26,13 @@ if TYPE_CHECKING:
     from medloop.train.runs.estimate import Cost
 
 Name = Annotated[str | None, typer.Option(help="Name of the result, under models/rl (default: round1).")]
+Round = Annotated[
+    int | None,
+    typer.Option(
+        "--round", min=1, metavar="N",
+        help="Number of the round: starts from the last accepted one (the first from SFT) and makes models/rl/roundN.",
+    ),
+]  # fmt: skip
 Prompts = Annotated[
     str | None, typer.Option(metavar="FILE", help="Training questions (default: data/rl/training_prompts.jsonl).")
 ]
@@ -47,16 +57,16 @@ Live = Annotated[bool, typer.Option("--live", help="Show reward, KL, entropy and
 
 
 def train_ppo(
-    name: Name = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None, held_out: HeldOut = None,
-    reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None, learning_rate: InitialRate = None,
-    rollout_url: RolloutUrl = None,
+    name: Name = None, round_: Round = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None,
+    held_out: HeldOut = None, reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None,
+    learning_rate: InitialRate = None, rollout_url: RolloutUrl = None,
     target_kl: Annotated[float | None, typer.Option(help="Target KL to the reference, nats per answer (default: 6).")] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
     accept_untrusted: AcceptUntrusted = False,
 ) -> None:  # fmt: skip
     """PPO: a critic, the KL to the reference inside the reward and steered to a target, any reward function.
 
-    Example:  medloop train ppo --adapter sft --name round1 --live
+    Example:  medloop train ppo --round 1 --live
     """
     flags = {
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward,
@@ -64,13 +74,13 @@ def train_ppo(
         "rollout_url": rollout_url,
         "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
-    _train("PPO", flags, with_, config, set_, live=live, replace=replace)
+    _train("PPO", flags, with_, config, set_, live=live, replace=replace, number=round_)
 
 
 def train_grpo(
-    name: Name = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None, held_out: HeldOut = None,
-    reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None, learning_rate: InitialRate = None,
-    rollout_url: RolloutUrl = None,
+    name: Name = None, round_: Round = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None,
+    held_out: HeldOut = None, reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None,
+    learning_rate: InitialRate = None, rollout_url: RolloutUrl = None,
     loss: Annotated[str | None, typer.Option(help="How tokens are averaged: dapo, grpo, dr_grpo, bnpo (default: dapo).")] = None,
     beta: Annotated[float | None, typer.Option(help="Weight of the KL to the reference; 0: none (default: 0.02).")] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
@@ -86,12 +96,12 @@ def train_grpo(
         "rollout_url": rollout_url,
         "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
-    _train("GRPO", flags, with_, config, set_, live=live, replace=replace)
+    _train("GRPO", flags, with_, config, set_, live=live, replace=replace, number=round_)
 
 
 def train_irs(
-    name: Name = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None, held_out: HeldOut = None,
-    reward: Reward = None, with_: With = None,
+    name: Name = None, round_: Round = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None,
+    held_out: HeldOut = None, reward: Reward = None, with_: With = None,
     dw: Annotated[str | None, typer.Option(metavar="FILE", help="Score by DW-GRPO, as configs/dw.yaml.")] = None,
     n_iterations: Annotated[int | None, typer.Option(help="Rounds of generate, score, fine-tune (default: 3).")] = None,
     n_questions: Annotated[int | None, typer.Option(help="Questions per round (default: 100).")] = None,
@@ -112,19 +122,47 @@ def train_irs(
         "threshold": threshold, "learning_rate": learning_rate, "seed": seed, "rollout_url": rollout_url,
         "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
-    _train("IRS", flags, with_, config, set_, live=live, replace=replace)
+    _train("IRS", flags, with_, config, set_, live=live, replace=replace, number=round_)
 
 
 def _train(
     stage: str, flags: dict[str, Any], with_: list[str] | None, file: Path | None, pairs: list[str] | None, *, live: bool,
-    replace: bool,
+    replace: bool, number: int | None,
 ) -> None:  # fmt: skip
     flags["given"] = split_pairs("--with", with_ or (), bare=True) or None
+    if number is not None:
+        flags |= _flags_of_round(number, flags)
     trained = train(
         stage, flags, file, pairs, replace=replace, announce=_announce, outcome=result_sentence, live=live, check=_check_ended
     )
     if trained is not None:
         _report(trained)
+        _say_next(trained, number)
+
+
+def _flags_of_round(number: int, flags: dict[str, Any]) -> dict[str, str]:
+    """Name and start of a round, said before it begins."""
+    if flags["name"] is not None:
+        raise ConfigError("Both --round and --name were given", "A round is named by its number; leave --name out")
+    settings = ui.settings()
+    with open_store(settings) as store:
+        start = start_of_round(settings, store, number, flags["adapter"])
+    last = "SFT" if start.number == SFT_ROUND else f"round {start.number}, the last accepted one"
+    ui.say(f"Round {number} starts from {last}: {start.adapter}.")
+    return {"name": round_name(number), "adapter": start.adapter}
+
+
+def _say_next(trained: Trained, number: int | None) -> None:
+    """Compare the result with where it came from; a round then goes through the gate."""
+    card = trained.result.card
+    base, result = shlex.quote(card.base), shlex.quote(f"{card.base}+{ui.shown(trained.result.run.target)}")
+    if number is None:
+        ui.next_step(f"eval --model {base} --model {result} --split gold --split red")
+        return
+    start = shlex.quote(f"{card.base}+{card.config['adapter']}")
+    ui.next_step(f"eval --model {base} --model {start} --model {result} --split gold --split red --output {report_path(number)}")
+    ui.next_step(f"gate --model {result} --baseline {start}", lead="Then:")
+    ui.say(f"A round that the gate lets pass is put into use with 'medloop rounds accept {number}'.")
 
 
 def _announce(plan: RLPlan, cost: Cost) -> None:
@@ -164,7 +202,6 @@ def _report(trained: Trained) -> None:
     ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}.")
     ui.say(f"{target}: {share:.1%} of the weights trained; report.html, rewards.csv, card.json.")
     _check_ended(trained.result)
-    ui.next_step(f"eval --model {shlex.quote(card.base)} --model {shlex.quote(f'{card.base}+{target}')} --split gold --split red")
 
 
 def _check_ended(result: TrainingResult) -> None:

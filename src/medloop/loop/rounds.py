@@ -1,0 +1,170 @@
+"""Rounds of RL: each starts from the last accepted one, and only one that the gate lets pass is accepted.
+
+    start = start_of_round(settings, store, 2)          # the adapter that round 2 starts from
+    accept(store, 2, actor=…)                           # in use from now on; RoundRefusedError, with the reason, by the gate
+    roll_back(store, 0, actor=…)                        # SFT is in use again, at once
+
+A round is the folder models/rl/roundN. Nothing is moved or deleted by a decision: what is in use is a row of the store, and every
+folder stays as it was.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from medloop.contracts.rounds import RoundEvent
+from medloop.errors import ConfigError, InputError, ModelError, ResultError
+from medloop.models.find import adapter_folder, adapters_named
+from medloop.settings import Settings
+from medloop.store.db import Store
+from medloop.store.files.artifacts import verify_artifact
+from medloop.store.records.gates import latest_gate, promotion_refusal
+from medloop.store.records.rounds import SFT_ROUND, add_event, in_use, round_events
+
+SFT_NAME = "sft"
+RoundState = Literal["in use", "accepted", "refused", "undecided", "start"]
+
+
+class RoundRefusedError(ResultError):
+    """The gate does not let this round pass; what was in use stays."""
+
+
+@dataclass(frozen=True)
+class RoundStart:
+    """What a round starts from: `number` is 0 for SFT."""
+
+    number: int
+    adapter: str
+
+
+@dataclass(frozen=True)
+class ListedRound:
+    """A round as people see it; `start` is the adapter it was trained from."""
+
+    number: int
+    path: str
+    state: RoundState
+    start: str = ""
+    method: str = ""
+    event: RoundEvent | None = None
+
+
+def round_name(number: int) -> str:
+    return f"round{number}"
+
+
+def round_path(number: int) -> str:
+    return f"models/rl/{round_name(number)}"
+
+
+def report_path(number: int) -> str:
+    return f"reports/rl_stage/eval_report_{round_name(number)}.md"
+
+
+def start_of_round(settings: Settings, store: Store, number: int, adapter: str | None = None) -> RoundStart:
+    """The last accepted round before this one, else the SFT adapter; `adapter` names that one, and nothing but it."""
+    last = in_use(round_events(store), before=number)
+    if last != SFT_ROUND:
+        if adapter is not None:
+            raise ConfigError(
+                f"Round {number} starts from {round_path(last)}, the last accepted one, so --adapter {adapter} does not fit",
+                "Leave --adapter out, or name the result with --name instead of --round",
+            )
+        return RoundStart(last, round_path(last))
+    return RoundStart(SFT_ROUND, adapter or sft_path(settings))
+
+
+def sft_path(settings: Settings) -> str:
+    """The SFT adapter that the rounds came from: as the first one says, else the one named 'sft'."""
+    for folder in round_folders(settings):
+        start = str(_card(folder).get("config", {}).get("adapter") or "")
+        if start and not start.startswith("models/rl/round"):
+            return start
+    named = adapters_named(SFT_NAME, settings)
+    if len(named) != 1:
+        problem = "there is no adapter named 'sft'" if not named else "several adapters are named 'sft'"
+        raise ModelError(
+            f"The rounds start from an SFT adapter, but {problem}", "Name it with --adapter, or make it with: medloop train sft"
+        )
+    return named[0].relative_to(settings.home).as_posix()
+
+
+def round_folders(settings: Settings) -> list[Path]:
+    """The rounds that were trained, in their order."""
+    folders = [path for path in (settings.workspace.models / "rl").glob("round*") if path.name[5:].isdecimal() and path.is_dir()]
+    return sorted(folders, key=lambda path: int(path.name[5:]))
+
+
+def accept(store: Store, number: int, *, actor: str) -> RoundEvent:
+    """Put a round into use. A refusal is stored with its reason, and what was in use stays."""
+    path = round_path(number)
+    artifact = _artifact(store.settings.home / path, number)
+    gate = latest_gate(store, artifact)
+    decided = {"number": number, "path": path, "artifact": artifact, "gate": gate and gate.content_id(), "actor": actor}
+    if reason := promotion_refusal(store, artifact):
+        add_event(store, "refused", reason=reason, **decided)
+        stays = in_use(round_events(store))
+        raise RoundRefusedError(
+            f"Round {number} is refused: {reason.rstrip('.')}", f"{_in_words(stays, store.settings)} stays in use"
+        )
+    return add_event(store, "accepted", **decided)
+
+
+def roll_back(store: Store, number: int, *, actor: str, reason: str = "") -> RoundEvent:
+    """Use SFT (0) or an earlier accepted round again; no gate is asked, because going back must always be possible."""
+    events, settings = round_events(store), store.settings
+    accepted = {event.number for event in events if event.event == "accepted"}
+    if number != SFT_ROUND and number not in accepted:
+        known = ", ".join(map(str, sorted({SFT_ROUND, *accepted})))
+        raise InputError(
+            f"Round {number} was never accepted, so it cannot be used again", f"Rounds to go back to: {known} (0 is SFT)"
+        )
+    path = sft_path(settings) if number == SFT_ROUND else round_path(number)
+    folder = adapter_folder(path, settings)
+    return add_event(
+        store, "rolled_back", number=number, path=path, artifact=verify_artifact(folder).sha256, actor=actor, reason=reason
+    )
+
+
+def list_rounds(settings: Settings, store: Store) -> list[ListedRound]:
+    """SFT and every round that was trained or decided about, in their order."""
+    events = round_events(store)
+    last = {event.number: event for event in events if event.event != "rolled_back"}
+    current = in_use(events)
+    folders = {int(folder.name[5:]): folder for folder in round_folders(settings)}
+    rounds = []
+    for number in sorted({*folders, *last} - {SFT_ROUND}):
+        card, event = _card(folders[number]) if number in folders else {}, last.get(number)
+        decided: RoundState = "undecided" if event is None else "accepted" if event.event == "accepted" else "refused"
+        start = str(card.get("config", {}).get("adapter") or "")
+        state: RoundState = "in use" if number == current else decided
+        rounds.append(ListedRound(number, round_path(number), state, start, str(card.get("method", "")), event))
+    try:
+        sft = [ListedRound(SFT_ROUND, sft_path(settings), "in use" if current == SFT_ROUND else "start")]
+    except ModelError:
+        sft = []  # there is nothing to start from yet
+    return [*sft, *rounds]
+
+
+def path_in_use(settings: Settings, store: Store) -> str:
+    """The adapter that is in use, from the workspace."""
+    current = in_use(round_events(store))
+    return sft_path(settings) if current == SFT_ROUND else round_path(current)
+
+
+def _in_words(number: int, settings: Settings) -> str:
+    return f"SFT ({sft_path(settings)})" if number == SFT_ROUND else f"Round {number} ({round_path(number)})"
+
+
+def _artifact(folder: Path, number: int) -> str:
+    if not (folder / "card.json").is_file():
+        raise InputError(
+            f"Round {number} has not been trained: {folder} does not exist", f"Train it with: medloop train ppo --round {number}"
+        )
+    return verify_artifact(folder).sha256
+
+
+def _card(folder: Path) -> dict[str, Any]:
+    file = folder / "card.json"
+    return json.loads(file.read_bytes()) if file.is_file() else {}
