@@ -30,7 +30,7 @@ def pipeline_page(ledger: SafetyLedger, cards: Mapping[str, TrainingCard]) -> st
         f"- reward: {ledger.reward or 'none'}; teacher: {ledger.teacher or 'none'}", "",
         "## Made again", "",
         "With the files of these hashes in place, every step is repeated exactly by its settings, for example:", "",
-        "```", f"medloop train {ledger.method} --config config.yaml", "```", "",
+        "```", f"medloop train {ledger.method}" + " --config config.yaml", "```", "",
         "`config.yaml` has the settings of the last step. `safety_ledger.html` says what changed, who taught it, how to go back.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
