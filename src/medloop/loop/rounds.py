@@ -10,6 +10,7 @@ folder stays as it was.
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,14 +102,15 @@ def accept(store: Store, number: int, *, actor: str) -> RoundEvent:
     path = round_path(number)
     artifact = _artifact(store.settings.home / path, number)
     gate = latest_gate(store, artifact)
-    decided = {"number": number, "path": path, "artifact": artifact, "gate": gate and gate.content_id(), "actor": actor}
+    gate_id = None if gate is None else gate.content_id()
+    decide = partial(add_event, store, number=number, path=path, artifact=artifact, gate=gate_id, actor=actor)
     if reason := promotion_refusal(store, artifact):
-        add_event(store, "refused", reason=reason, **decided)
+        decide("refused", reason=reason)
         stays = in_use(round_events(store))
         raise RoundRefusedError(
             f"Round {number} is refused: {reason.rstrip('.')}", f"{_in_words(stays, store.settings)} stays in use"
         )
-    return add_event(store, "accepted", **decided)
+    return decide("accepted")
 
 
 def roll_back(store: Store, number: int, *, actor: str, reason: str = "") -> RoundEvent:
