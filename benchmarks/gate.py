@@ -108,7 +108,9 @@ def main() -> None:
     report: dict[str, Any] = {"steps": options.steps, "n": options.n, "harmful": {}, "honest": {}}
 
     def train(name: str, seed: int, data: Path | None = None) -> None:
-        run_stage(STAGES["SFT"], SFTConfig(name=name, seed=seed, max_steps=options.steps, data=data), settings)
+        run_stage(
+            STAGES["SFT"], SFTConfig(name=name, seed=seed, max_steps=options.steps, data=data and str(data.absolute())), settings
+        )
 
     def add(group: str, name: str, make: Callable[[], None]) -> None:
         make()

@@ -20,6 +20,7 @@ SHARED = {
         *(WEB / f"templates/{name}.html" for name in ("review", "fields", "conversation", "empty", "rate", "compare")),
     ],
     "incidents": [WEB / f"{place}" for place in ("pages/incidents.py", "templates/incidents.html", "templates/incident.html")],
+    "gate": [WEB / "pages/gate.py", WEB / "templates/gates.html", WEB / "templates/gate.html"],
     "lineage": [WEB / "lineage_view.py", *sorted((WEB / "templates").glob("lineage*.html"))],
     "error": [WEB / "error_page.py", WEB / "templates/error.html", WEB / "templates/expired.html"],
 }
@@ -39,6 +40,7 @@ COMPOSED = {
     "approvals": ("approvals_table_", "approvals_done_", "approvals_state_"),
     "audit": ("audit_bad_", "audit_export_"),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
+    "gate": ("gate_is_", "gate_group_", "gate_done_"),
     "account": ("password_weak_",),
     "users": ("role_is_", "users_done_", "users_active", "users_disabled"),
     "quarantine": ("quarantine_because_", "quarantine_done_", "quarantine_release", "quarantine_refuse", "state_", "part_", "phi_"),

@@ -24,7 +24,7 @@ from medloop.api.limits import RateLimiter, RequestLimits, RequestSlots
 from medloop.api.metrics import HttpCounts, MetricsMiddleware
 from medloop.api.policy import Caller, allow
 from medloop.api.request_filter import LOOPBACK, RequestFilter
-from medloop.api.routes import data, feedback, feedback_read, incidents, lineage, quarantine, queue, registry, train
+from medloop.api.routes import data, feedback, feedback_read, gate, incidents, lineage, quarantine, queue, registry, train
 from medloop.feedback.submit import phi_scan
 from medloop.feedback.submit.doubt import doubt_about
 from medloop.feedback.submit.scan_workers import ScanWorkers
@@ -92,7 +92,7 @@ def create_app(
     app.state.error_page = error_page
     app.state.dashboard_cache = {}  # web/pages/dashboard.py
     # Routes are tried in this order, so the busiest come first.
-    routes = (feedback, queue, feedback_read, incidents, train, data, quarantine, lineage, registry)
+    routes = (feedback, queue, feedback_read, incidents, train, data, quarantine, lineage, registry, gate)
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):
         app.include_router(router)
 

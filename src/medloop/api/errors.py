@@ -21,6 +21,7 @@ from medloop.jobs.worker import frames
 from medloop.knobs import problem_text
 from medloop.privacy.erasure.erase import ChangedSinceRequestError
 from medloop.store.records.erasure_requests import DecidedError, NoSuchRequestError, NotAllowedError
+from medloop.store.records.gates import GateDecidedError, GatePersonError, NoSuchGateError
 from medloop.store.records.incident_rows import (
     AlreadyClosedError,
     AlreadyProposedError,
@@ -47,12 +48,15 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (NoSuchRequestError, 404),
     (NoSuchVersionError, 404),
     (PromotionRefusedError, 409),
+    (NoSuchGateError, 404),
     (StateError, 409),
     (LapsedError, 409),
     (SecondPersonError, 403),
     (NotAllowedError, 403),
     (DecidedError, 409),
     (ChangedSinceRequestError, 409),
+    (GatePersonError, 403),
+    (GateDecidedError, 409),
     (AlreadyClosedError, 409),
     (AlreadyProposedError, 409),
     (NotProposedError, 409),

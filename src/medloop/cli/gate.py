@@ -1,7 +1,6 @@
 """`medloop gate`: may a model be promoted? Decide with numbers and reasons; sign, waive and read the verdicts."""
 
 from collections import Counter
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,6 @@ import typer
 from medloop.cli import ui
 from medloop.cli.login import logged_in
 from medloop.contracts import GateCheck, GateResult, ModelRef
-from medloop.contracts.base import iso_utc
 from medloop.errors import ConfigError, ResultError
 from medloop.evaluate.gate.config import GateConfig
 from medloop.knobs import load_config
@@ -188,7 +186,7 @@ def show(
         refusal, names = gates.promotion_refusal(store, result.artifact), users.names(store)
     if json_:
         people = [row.model_dump(mode="json") for row in sign_offs]
-        lifted = [{**asdict(row), "expires": iso_utc(row.expires), "timestamp": iso_utc(row.timestamp)} for row in waivers]
+        lifted = [row.as_json() for row in waivers]
         whole = result.model_dump(mode="json", exclude_none=True)
         ui.say_json({**whole, "sign_offs": people, "waivers": lifted, "refusal": refusal})
         return

@@ -155,6 +155,7 @@ def _given_report(
         result.label
         for result in report.results
         if all(report.inputs.get(f"{kind} of {result.label}") == sha256 for kind, sha256 in hashes.items())
+        and f"codebook of {result.label}" not in report.inputs
     ]
     first = report.results[0].label
     if not labels or labels[0] == first:

@@ -12,6 +12,7 @@ from medloop.web.pages import (
     compare,
     correct,
     dashboard,
+    gate,
     guidelines,
     history,
     home,
@@ -29,7 +30,7 @@ from medloop.web.pages import (
 )
 
 PAGES = (
-    home, login, account, queue, rate, compare, correct, history, quarantine, incidents, approvals, dashboard, run, trust,
+    home, login, account, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run, trust,
     lineage, registry, audit, users, settings, guidelines, static_files,
 )  # fmt: skip
 

@@ -11,13 +11,14 @@ one that was changed, added or removed past medloop is an IntegrityError. Who ma
 the change, so it holds for every door.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Select, insert, select, update
 
 from medloop.contracts import AuditEvent, utc_now, uuid7
+from medloop.contracts.base import iso_utc
 from medloop.contracts.gate import GateCheck, GateResult, SignOff, Waiver
 from medloop.errors import InputError
 from medloop.store import audit
@@ -63,6 +64,9 @@ class WaiverRow:
 
     def is_active(self, now: datetime) -> bool:
         return self.approver is not None and now < self.expires
+
+    def as_json(self) -> dict[str, str | None]:
+        return {**asdict(self), "expires": iso_utc(self.expires), "timestamp": iso_utc(self.timestamp)}
 
 
 def save_gate(store: Store, result: GateResult, *, actor: str) -> str:

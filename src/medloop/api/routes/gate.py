@@ -1,0 +1,101 @@
+"""`/api/v1/gate`: the verdicts of the gate, and what people add to them. `medloop gate` decides; nothing here runs a model.
+
+Who may sign, waive and approve is checked in store/records/gates.py, in the transaction of the change.
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Path as InPath
+from pydantic import BaseModel, ConfigDict, Field
+
+from medloop.api.deps import check_rate, store_of
+from medloop.api.policy import Caller, allow
+from medloop.api.routes.feedback import REFUSED
+from medloop.contracts import GateResult
+from medloop.contracts.base import Timestamp
+from medloop.store.db import Store
+from medloop.store.records import gates
+from medloop.store.records.gates import MAX_TEXT, SIGNERS, WAIVER_APPROVERS, WAIVER_AUTHORS
+
+router = APIRouter(prefix="/api/v1/gate", tags=["gate"])
+
+Json = dict[str, Any]
+READERS = ("clinician", "engineer", "auditor", "admin")
+GateReader = Annotated[Caller, Depends(allow(*READERS, scope="gate"))]
+GateSigner = Annotated[Caller, Depends(allow(*SIGNERS, scope="gate"))]
+WaiverAuthor = Annotated[Caller, Depends(allow(*WAIVER_AUTHORS, scope="gate"))]
+WaiverApprover = Annotated[Caller, Depends(allow(*WAIVER_APPROVERS, scope="gate"))]
+GateId = Annotated[str, InPath(min_length=6, max_length=80)]
+ERRORS: dict[int | str, Json] = {code: REFUSED[code] for code in (401, 403, 422, 429, 503)}
+
+
+class SignBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    approved: bool = Field(description="False refuses the model; that needs a comment.")
+    comment: str = Field("", max_length=MAX_TEXT)
+
+
+class WaiverBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    check: str = Field(min_length=1, max_length=300, description="The name of a check that did not pass.")
+    reason: str = Field(min_length=1, max_length=MAX_TEXT)
+    expires: Timestamp
+
+
+@router.get("", responses=ERRORS)
+def list_gates(request: Request, caller: GateReader, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> Json:
+    """The verdicts, newest first, without their checks."""
+    results = gates.list_gates(store_of(request), limit=limit)
+    return {"items": [_summary(result) for result in results]}
+
+
+@router.get("/{gate}", responses=ERRORS)
+def get_gate(gate: GateId, request: Request, caller: GateReader) -> Json:
+    """One verdict with its checks, sign-offs and all waivers of the model; `refusal` says why it may not be promoted now."""
+    return _detail(store_of(request), gate)
+
+
+@router.post("/{gate}/sign", responses=ERRORS)
+def sign(gate: GateId, body: SignBody, request: Request, caller: GateSigner) -> Json:
+    """Stand for a verdict, or refuse it. A later signature of the same person counts instead of the earlier one; both stay."""
+    check_rate(request, caller)
+    sign_off = gates.sign(store_of(request), gate, by=caller.user_id, approved=body.approved, comment=body.comment)
+    return sign_off.model_dump(mode="json")
+
+
+@router.post("/{gate}/waivers", responses=ERRORS)
+def waive(gate: GateId, body: WaiverBody, request: Request, caller: WaiverAuthor) -> Json:
+    """Ask to lift one check of a model. It lifts nothing until a clinician other than the caller approves it."""
+    check_rate(request, caller)
+    store = store_of(request)
+    artifact = gates.get_gate(store, gate).artifact
+    waiver_id = gates.request_waiver(
+        store, artifact, check=body.check, reason=body.reason, author=caller.user_id, expires=body.expires
+    )
+    return {"waiver_id": waiver_id, "state": "waits for a second person"}
+
+
+@router.post("/waivers/{waiver_id}/approve", responses=ERRORS)
+def approve(waiver_id: Annotated[str, InPath(max_length=80)], request: Request, caller: WaiverApprover) -> Json:
+    """Approve the waiver of somebody else."""
+    check_rate(request, caller)
+    return gates.approve_waiver(store_of(request), waiver_id, by=caller.user_id).model_dump(mode="json")
+
+
+def _summary(result: GateResult) -> Json:
+    return {"gate": result.content_id(), **result.model_dump(mode="json", exclude={"checks"}, exclude_none=True)}
+
+
+def _detail(store: Store, gate: str) -> Json:
+    result = gates.get_gate(store, gate)
+    gate_id = result.content_id()
+    lifted = gates.with_waivers(store, result).model_dump(mode="json", exclude_none=True)
+    return {
+        "gate": gate_id, **lifted,
+        "sign_offs": [row.model_dump(mode="json") for row in gates.sign_offs_of(store, gate_id)],
+        "waivers": [row.as_json() for row in gates.waiver_rows(store, result.artifact)],
+        "refusal": gates.promotion_refusal(store, result.artifact),
+    }  # fmt: skip

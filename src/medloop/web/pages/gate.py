@@ -1,0 +1,107 @@
+"""The gate: verdicts on models, each with its checks, and what people add: signatures and waivers. Numbers only, no texts."""
+
+from datetime import UTC, date, datetime, time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from medloop.api.deps import check_rate, store_of
+from medloop.api.policy import Caller, NotFoundError
+from medloop.api.routes.gate import GateReader
+from medloop.contracts import utc_now
+from medloop.contracts.gate import GateCheck
+from medloop.errors import InputError
+from medloop.store.db import Store
+from medloop.store.records import gates
+from medloop.web.people import People
+from medloop.web.render import FormFields, redirect, show, translator_of
+
+router = APIRouter(prefix="/web", include_in_schema=False)
+
+STEPS = ("sign", "refuse", "waive", "approve")
+ORDER = ("fail", "not_enough_evidence", "pass")
+SHOWN = 100  # verdicts on the list
+
+
+@router.get("/gate")
+def gate_list(request: Request, caller: GateReader) -> Response:
+    store = store_of(request)
+    results = gates.list_gates(store, limit=SHOWN)
+    rows = [(result, result.content_id(), len(gates.approvals(store, result))) for result in results]
+    return show(request, caller, "gates.html", rows=rows)
+
+
+@router.get("/gate/{gate}")
+def gate_page(request: Request, caller: GateReader, gate: str, done: Annotated[str, Query(max_length=10)] = "") -> Response:
+    return _show(request, caller, gate, note=translator_of(request)(f"gate_done_{done}") if done in STEPS else "")
+
+
+@router.post("/gate/{gate}/{step}")
+def take_step(request: Request, caller: GateReader, gate: str, step: str, form: FormFields) -> Response:
+    if step not in STEPS:
+        raise NotFoundError("There is no such step")
+    check_rate(request, caller)
+    try:
+        _take(store_of(request), caller, gate, step, form)
+    except gates.NoSuchGateError:
+        raise
+    except InputError as error:
+        code, key = _refusal(error)
+        return _show(request, caller, gate, code, problem=translator_of(request)(key), typed=form, about=step)
+    return redirect(f"/web/gate/{gate}?done={step}")
+
+
+def _take(store: Store, caller: Caller, gate: str, step: str, form: dict[str, str]) -> None:
+    text = form.get("text", "")
+    if step == "approve":
+        gates.approve_waiver(store, form.get("waiver", ""), by=caller.user_id)
+    elif step == "waive":
+        artifact, expires = gates.get_gate(store, gate).artifact, _end_of(form.get("until", ""))
+        gates.request_waiver(store, artifact, check=form.get("check", ""), reason=text, author=caller.user_id, expires=expires)
+    else:
+        gates.sign(store, gate, by=caller.user_id, approved=step == "sign", comment=text)
+
+
+def _end_of(day: str) -> datetime:
+    try:
+        return datetime.combine(date.fromisoformat(day), time(23, 59, 59), UTC)
+    except ValueError:
+        raise InputError("The last day of the waiver is not a date", "Use YYYY-MM-DD") from None
+
+
+def _refusal(error: InputError) -> tuple[int, str]:
+    if isinstance(error, gates.GatePersonError):
+        return 403, "gate_not_you"
+    return (409, "gate_decided") if isinstance(error, gates.GateDecidedError) else (422, "gate_incomplete")
+
+
+def _show(
+    request: Request, caller: Caller, gate: str, code: int = 200, *, note: str = "", problem: str = "",
+    typed: dict[str, str] | None = None, about: str = "",
+) -> Response:  # fmt: skip
+    store = store_of(request)
+    stored = gates.get_gate(store, gate)
+    gate_id, result = stored.content_id(), gates.with_waivers(store, stored)
+    waivers = gates.waiver_rows(store, result.artifact)
+    newest = gates.latest_gate(store, result.artifact)
+    context: dict[str, Any] = {
+        "result": result, "gate_id": gate_id, "groups": _groups(result.checks), "who": People(store, translator_of(request)),
+        "sign_offs": gates.sign_offs_of(store, gate_id), "signed": len(gates.approvals(store, stored)), "waivers": waivers,
+        "refusal": gates.promotion_refusal(store, result.artifact), "now": utc_now(), "is_newest": newest == stored,
+        "may_sign": caller.role in gates.SIGNERS, "may_waive": caller.role in gates.WAIVER_AUTHORS,
+        "may_approve": caller.role in gates.WAIVER_APPROVERS, "viewer_id": caller.user_id, "max_text": gates.MAX_TEXT,
+        "note": note, "problem": problem, "typed": typed or {}, "about": about,
+    }  # fmt: skip
+    lifted = {check.name for check in result.checks if check.waiver}
+    context["open_checks"] = [
+        check.name for check in result.checks
+        if check.outcome != "pass" and check.name not in gates.NEVER_WAIVED and check.name not in lifted
+    ]  # fmt: skip
+    return show(request, caller, "gate.html", code, **context)
+
+
+def _groups(checks: tuple[GateCheck, ...]) -> list[tuple[str, list[GateCheck]]]:
+    """By outcome, what forbids a promotion first."""
+    groups = ((outcome, [check for check in checks if check.outcome == outcome]) for outcome in ORDER)
+    return [(outcome, rows) for outcome, rows in groups if rows]

@@ -1,0 +1,68 @@
+"""The gate over HTTP and on its page: verdicts with reasons, signatures, and a waiver that needs a second person."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from medloop.contracts import GateCheck, GateResult, sha256_id, utc_now
+from medloop.contracts.evaluation import Interval
+from medloop.store.records import gates, users
+
+ARTIFACT = sha256_id("adapter")
+
+
+@pytest.fixture
+def gate(store) -> str:
+    value = Interval(mean=-0.12, low=-0.2, high=-0.04, n=200)
+    checks = (
+        GateCheck(name="language/zh", outcome="fail", reason="Half of the answers are not in Chinese.", value=value, bound=-0.05),
+        GateCheck(name="incidents", outcome="pass", reason="No safety incident is open."),
+    )
+    hashes = {name: sha256_id(name) for name in ("base", "report", "config")}
+    result = GateResult(
+        artifact=ARTIFACT, **hashes, label="tiny+<b>x", baseline="tiny", outcome="fail", checks=checks, needs_sign_offs=1
+    )
+    return gates.save_gate(store, result, actor="test")
+
+
+def test_the_page_shows_reasons_and_takes_two_people_to_lift_a_check(browse, store, gate):
+    page = browse("engineer").get(f"/web/gate/{gate}").text
+    assert "Half of the answers are not in Chinese." in page and "-0.120 [-0.200, -0.040]" in page and "<b>x" not in page
+    assert (
+        "This model may not be promoted now." in page and 'action="/web/gate/' + gate.replace(":", "%3A") + '/sign"' not in page
+    )
+    until = f"{utc_now() + timedelta(days=9):%Y-%m-%d}"
+    asked = {"check": "language/zh", "until": until, "text": "A clinic that speaks English."}
+    for wrong in ({"text": " "}, {"until": "2020-01-01"}, {"until": "soon"}, {"check": "incidents"}):
+        assert browse("engineer").post(f"/web/gate/{gate}/waive", **{**asked, **wrong}).status_code == 422
+    assert "waits for another person" in browse("clinician").post(f"/web/gate/{gate}/waive", **asked).text
+    (waiver,) = gates.waiver_rows(store, ARTIFACT)
+    assert browse("clinician").post(f"/web/gate/{gate}/approve", waiver=waiver.waiver_id).status_code == 403, "their own"
+    assert "(waived)" in browse("other").post(f"/web/gate/{gate}/approve", waiver=waiver.waiver_id).text
+    assert browse("engineer").post(f"/web/gate/{gate}/sign", text="").status_code == 403
+    page = browse("clinician").post(f"/web/gate/{gate}/sign", text="Read.").text
+    assert "This model may be promoted." in page and "clinician signed." in page
+    zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
+    assert "该模型可以上线。" in zh and "申请豁免 language/zh" in zh and "clinician 已签核。" in zh
+    assert gates.promotion_refusal(store, ARTIFACT) is None
+
+
+def test_the_api_says_the_same_and_refuses_other_roles(running, store, gate):
+    def call(name: str, method: str, path: str, **body):
+        key = users.new_key(store, users.get_user(store, name), scopes=("gate",), actor="test")
+        return running.request(method, f"/api/v1/gate{path}", json=body or None, headers={"Authorization": f"Bearer {key}"})
+
+    assert [row["gate"] for row in call("auditor", "GET", "").json()["items"]] == [gate]
+    detail = call("engineer", "GET", f"/{gate[7:19]}").json()
+    assert detail["checks"][0]["name"] == "language/zh" and "'language/zh' failed" in detail["refusal"]
+    assert call("annotator", "GET", "").status_code == 403 and call("engineer", "GET", "/ffffffffffff").status_code == 404
+    assert call("engineer", "POST", f"/{gate}/sign", approved=True).status_code == 403
+    assert call("clinician", "POST", f"/{gate}/sign", approved=False).status_code == 422, "a refusal needs a comment"
+    assert call("clinician", "POST", f"/{gate}/sign", approved=False, comment="No.").json()["approved"] is False
+    expires = (utc_now() + timedelta(days=1)).isoformat()
+    waiver = call("admin", "POST", f"/{gate}/waivers", check="language/zh", reason="English clinic.", expires=expires).json()
+    assert call("clinician", "POST", f"/waivers/{waiver['waiver_id']}/approve").json()["check"] == "language/zh"
+    assert call("other", "POST", f"/waivers/{waiver['waiver_id']}/approve").status_code == 409
+    assert "refused to sign" in call("auditor", "GET", f"/{gate}").json()["refusal"]
