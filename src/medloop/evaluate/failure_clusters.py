@@ -22,14 +22,15 @@ from medloop.contracts import EvalReport, FailureCluster, Score
 from medloop.evaluate.run import EvalScores
 from medloop.lexicon.words import split_words
 
-Vectors = NDArray[np.float64]
+Vectors = NDArray[Any]
 Embed = Callable[[Sequence[str]], NDArray[Any]]  # texts to rows of length 1
 
 LOST = 0.5  # of a metric, to be called a failure
-ALIKE = {"words": 0.3, "embedding": 0.7}  # similarity from which two failures are the same issue
+ALIKE = {"words": 0.3, "embedding": 0.6}  # similarity from which two failures are the same issue
 STRATA_SHARE = 0.2  # of the similarity
 SMALLEST = 2  # failures of an issue
-MOST = 1500  # failures of one metric that are compared with each other; the rest are only counted
+MOST = 400  # failures of one metric that are compared with each other, the worst first; the others join the issues of these
+VOCABULARY = 4000  # words, the most frequent ones
 TERMS, EXAMPLES, ISSUES = 5, 3, 8  # of an issue, of an issue, of a metric
 SAME_ISSUE = 0.25  # overlap of terms from which an issue of an earlier report is the same
 _HAN = re.compile(r"[\u3400-\u9fff]{2,}")
@@ -43,7 +44,7 @@ def cluster_failures(
     for metric in dict.fromkeys(score.name for row in scored for score in row.scores):
         failures = [row for row in scored if _lost(row, metric, penalties) >= LOST]
         failures.sort(key=lambda row: (-_lost(row, metric, penalties), *row.answer.key))
-        clusters += _issues(failures[:MOST], metric, penalties, label, embed)
+        clusters += _issues(failures, metric, label, embed)
     return clusters
 
 
@@ -52,35 +53,46 @@ def _lost(row: EvalScores, metric: str, penalties: frozenset[str]) -> float:
     return 0.0 if value is None else value if metric in penalties else 1 - value
 
 
-def _issues(
-    failures: Sequence[EvalScores], metric: str, penalties: frozenset[str], label: str, embed: Embed | None
-) -> list[FailureCluster]:  # fmt: skip
+def _issues(failures: Sequence[EvalScores], metric: str, label: str, embed: Embed | None) -> list[FailureCluster]:
     if len(failures) < SMALLEST:
         return []
     words = [_words(row, metric) for row in failures]
     weights, terms = _tf_idf(words)
     texts = weights if embed is None else embed([_text(row, metric) for row in failures])
     groups = _marks([row.answer.groups for row in failures])
-    alike = (1 - STRATA_SHARE) * (texts @ texts.T) + STRATA_SHARE * (groups @ groups.T)
-    members = _founders(alike >= ALIKE["words" if embed is None else "embedding"])
-    return [
-        _issue([failures[n] for n in group], weights[group].mean(axis=0), terms, metric, label)
-        for group in members[:ISSUES]
-    ]  # fmt: skip
+    enough = ALIKE["words" if embed is None else "embedding"]
+
+    def alike(first: slice | list[int], second: slice) -> NDArray[np.bool_]:
+        similarity = (1 - STRATA_SHARE) * (texts[first] @ texts[second].T) + STRATA_SHARE * (groups[first] @ groups[second].T)
+        return np.asarray(similarity >= enough)
+
+    founders = _founders(alike(slice(MOST), slice(MOST)))
+    members = _joined(alike(founders, slice(None)))
+    members.sort(key=lambda group: -len(group))
+    return [_issue([failures[n] for n in group], weights[group].mean(axis=0), terms, metric, label) for group in members[:ISSUES]]
 
 
-def _founders(alike: NDArray[np.bool_]) -> list[list[int]]:
-    """The failure with most others like it and these others; then the same among the rest."""
+def _founders(alike: NDArray[np.bool_]) -> list[int]:
+    """The failure with most others like it; then the same among those that are like none so far."""
     left = np.ones(len(alike), dtype=bool)
-    groups = []
+    founders = []
     while left.any():
         counts = (alike & left).sum(axis=1) * left
         founder = int(counts.argmax())  # the first of several: the order is that of the losses
         if counts[founder] < SMALLEST:
             break
-        group = np.flatnonzero(alike[founder] & left)
-        groups.append([int(n) for n in group])
-        left[group] = False
+        founders.append(founder)
+        left &= ~alike[founder]
+    return founders
+
+
+def _joined(alike: NDArray[np.bool_]) -> list[list[int]]:
+    """(founders, failures) -> the failures of each issue: one that is like several founders joins the first."""
+    taken = np.zeros(alike.shape[1], dtype=bool)
+    groups = []
+    for row in alike:
+        groups.append([int(n) for n in np.flatnonzero(row & ~taken)])
+        taken |= row
     return groups
 
 
@@ -137,9 +149,10 @@ def _words(row: EvalScores, metric: str) -> Counter[str]:
 def _tf_idf(documents: Sequence[Counter[str]]) -> tuple[Vectors, list[str]]:
     """(n, terms) for words that more than one failure has; words of one alone only count in the length of its row."""
     found_in = Counter(word for words in documents for word in words)
-    terms = sorted(word for word, count in found_in.items() if count >= SMALLEST)
+    shared = sorted((word for word, count in found_in.items() if count >= SMALLEST), key=lambda word: (-found_in[word], word))
+    terms = sorted(shared[:VOCABULARY])
     place = {word: index for index, word in enumerate(terms)}
-    matrix = np.zeros((len(documents), len(terms)))
+    matrix = np.zeros((len(documents), len(terms)), dtype=np.float32)
     for row, words in enumerate(documents):
         weights = {word: (1 + math.log(n)) * math.log(1 + len(documents) / found_in[word]) for word, n in words.items()}
         length = math.hypot(*weights.values()) or 1.0

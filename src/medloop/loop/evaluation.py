@@ -10,6 +10,7 @@ from medloop.contracts.dataset import SPLIT_FILES
 from medloop.data.text.risk import strata_of
 from medloop.errors import ConfigError, InputError, explain_os_errors
 from medloop.evaluate.answer_cache import AnswerCache
+from medloop.evaluate.cached_rule import CachedRule, save_scores
 from medloop.evaluate.early_stop import is_precise
 from medloop.evaluate.examined import ExaminedModel, Generate, Progress
 from medloop.evaluate.failure_clusters import Embed
@@ -39,7 +40,7 @@ from medloop.models import require_packages
 from medloop.models.codebook_prompt import read_codebook
 from medloop.models.find import parse_model, resolve_chat_model
 from medloop.reward.mix import GivenParts, MixConfig, build_mix
-from medloop.reward.rules import load_rules
+from medloop.reward.rules import RULES, load_rules
 from medloop.settings import Settings
 from medloop.store.audit_trail import AuditTrail
 from medloop.store.files.artifacts import verify_if_sealed
@@ -122,7 +123,7 @@ def evaluate_models(
     ConfigError if people disagree with one of the rules, unless the configuration accepts that.
     """
     earlier = earlier_report(against, markdown)
-    scorers = load_rules(rules) if config.splits else ()
+    scorers = _scorers(rules, settings) if config.splits else ()
     examinations = load_suites(suites, SuiteTools(settings, tuple(models)))
     judged = check_judges(settings, scorers, accept_untrusted=config.accept_untrusted)
     splits = _splits(settings, config)
@@ -158,6 +159,7 @@ def evaluate_models(
     for n in config.looks:
         columns = look(n)
         scored = score_models(columns, scorers)
+        save_scores(scorers)
         if n == config.looks[-1] or is_precise({c.label: scored[c.label] for c in columns if c.label != REFERENCE}, config):
             break
     return side_by_side(
@@ -231,6 +233,12 @@ def round_report(settings: Settings, number: int) -> Path:
 def answer_folder(settings: Settings) -> Path:
     """The answers of all models, shared by all reports and suites."""
     return settings.workspace.reports / "eval" / "answers"
+
+
+def _scorers(names: Sequence[str], settings: Settings) -> tuple[Rule, ...]:
+    """The rules; scores of medloop's own are kept, because their version says everything about them."""
+    folder = answer_folder(settings)
+    return tuple(CachedRule(rule, folder) if RULES.get(rule.name) is rule else rule for rule in load_rules(names))
 
 
 def _splits(settings: Settings, config: EvalConfig) -> dict[str, tuple[Record, ...]]:
