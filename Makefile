@@ -1,17 +1,18 @@
 # make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
-# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | compile | test-compiled | lock | sbom | clean
+# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LM_EVAL := lm-eval[hf]==0.4.13 torch==2.13.0 transformers==5.22.2 accelerate==1.15.0
 # Only packages whose hash is in the lock, no resolving, and no code from source archives (tools/lock.py).
 LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 
 # The suite starts hundreds of processes. Without bytecode each of them, and pytest itself, compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas compile test-compiled lint bench docs lock sbom clean
+.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
@@ -39,6 +40,15 @@ test-mlflow: setup
 
 test-slow: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
+
+# Our log-likelihoods beside those of lm-evaluation-harness; QUESTIONS=FILE:FILE for files of your own.
+lm-eval-env: setup
+	@test -x .venv-lm-eval/bin/python || $(PYTHON) -m venv .venv-lm-eval
+	@.venv-lm-eval/bin/python -m pip install --quiet --disable-pip-version-check $(LM_EVAL)
+
+test-lm-eval: setup
+	@test -x .venv-lm-eval/bin/python || { echo "lm-evaluation-harness is not installed, so nothing can be compared. Install it with: make lm-eval-env"; exit 1; }
+	@OMP_NUM_THREADS=1 LM_EVAL_QUESTIONS=$(QUESTIONS) $(BIN)/python -m pytest -s -m slow tests/evaluate/suites/test_lm_eval.py
 
 # The suite under every Python that medloop supports and that runs here, each in its own environment.
 test-versions:

@@ -16,7 +16,7 @@ from medloop.models.template import encode_example
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model
 
-PAIRS = [(f"question {'very ' * (k % 4)}{k % 3}", f" {'answer ' * (k % 5 + 1)}{k}") for k in range(12)] + [
+PAIRS = [(f"question{' very' * (k % 4)}", f" {'answer ' * (k % 5 + 1)}{k}") for k in range(12)] + [
     ("", "no prompt"),
     ("q", "b"),
 ]

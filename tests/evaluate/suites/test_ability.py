@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from medloop.contracts.suite import LogLikelihood, SuiteConfig, SuiteResult
 from medloop.errors import ConfigError, InputError
 from medloop.evaluate.suites.ability import Ability, AbilityCase
 from medloop.evaluate.suites.instructions import InstructionCheck
+from medloop.testing.models import tiny_model
 from medloop.testing.scripted_model import ScriptedModel
 
 LIST = {
@@ -152,3 +155,15 @@ def test_a_bad_case_is_named_by_file_and_line(tmp_path: Path, change: dict[str, 
 def test_a_case_of_text_has_no_checks():
     with pytest.raises(ValueError, match="only if"):
         AbilityCase.model_validate({**TEXT, "checks": LIST["checks"]})
+
+
+def test_through_the_command_line_on_the_bundled_cases(workspace: Path, command_line: Callable[..., Any]):
+    base = tiny_model(workspace / "models/full/base")
+    done = command_line(
+        "--home", workspace, "eval", f"--model={base}", "--suite", "ability", "--n", "24", "--max-new-tokens", "4", "--name", "r"
+    )
+    assert done.code == 0, done.err
+    report = json.loads((workspace / "reports/eval/r/eval_report.json").read_text(encoding="utf-8"))
+    assert set(report["results"][0]["metrics"]["ability"]) == {"token_probability", "instruction", "language_mixing", "refusal"}
+    (notes,) = report["suites"][0]["notes"].values()
+    assert notes[0].startswith("Perplexity on held text: ")

@@ -2,15 +2,19 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from medloop.contracts import Missing, Score
+from medloop.contracts import Missing, Score, TrainingCard
 from medloop.contracts.suite import LikelihoodPrompt, SuiteConfig, SuiteResult
 from medloop.errors import ConfigError, InputError
 from medloop.evaluate.suites.leak import Leak, exposure, longest_run
 from medloop.evaluate.suites.leak_cases import LeakCase
+from medloop.store.files.atomic import file_sha256
+from medloop.testing.models import tiny_adapter, tiny_model
 from medloop.testing.scripted_model import ScriptedModel
 
 CODE = {
@@ -129,6 +133,39 @@ def test_training_files_give_the_texts(tmp_path: Path):
     result = suite.run(ScriptedModel(says=lambda question: ANSWER), SuiteConfig(), lambda done, total: None)
     assert values(result)["a", "verbatim"] == 1.0 and values(result)["b", "verbatim"] < 0.1
     assert result.baselines["verbatim"]["another training text"] < 0.1 and "No canary" in result.notes[0]
+
+
+def test_without_a_file_the_texts_are_those_that_the_adapter_was_trained_on(workspace: Path, command_line: Callable[..., Any]):
+    """By the card; a training file that has changed since is not taken for it."""
+    train = write(
+        workspace / "mine.jsonl", {"messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": ANSWER}]}
+    )
+    base = tiny_model(workspace / "models/full/base")
+    card_file = tiny_adapter(workspace / "models/lora/sft", base, data="mine.jsonl") / "card.json"
+    card = TrainingCard.from_json(card_file.read_text(encoding="utf-8"))
+    card_file.write_text(card.model_copy(update={"inputs": {"train": file_sha256(train)}}).canonical_json(), encoding="utf-8")
+    words = [
+        "--home",
+        workspace,
+        "eval",
+        f"--model={base}+models/lora/sft",
+        "--suite",
+        "leak",
+        "--max-new-tokens",
+        "4",
+        "--name",
+        "r",
+    ]
+    done = command_line(*words)
+    assert done.code == 0, done.err
+    report = json.loads((workspace / "reports/eval/r/eval_report.json").read_text(encoding="utf-8"))
+    assert (
+        report["suites"][0]["inputs"] == {"mine.jsonl": file_sha256(train)}
+        and report["results"][0]["metrics"]["leak"]["verbatim"]["n"] == 1
+    )
+    train.write_text(train.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    refused = command_line(*words)
+    assert refused.code == 3 and "leak=FILE" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from medloop.contracts import Missing, Score
 from medloop.contracts.suite import LogLikelihood, SuiteConfig, SuiteResult
 from medloop.errors import ConfigError, InputError
 from medloop.evaluate.suites.multiple_choice import MultipleChoice, letter_choices, text_choices
+from medloop.testing.models import tiny_model
 from medloop.testing.scripted_model import ScriptedModel
 
 FEVER = {
@@ -140,3 +143,21 @@ def test_no_file_and_no_questions_say_what_to_do(tmp_path: Path):
         MultipleChoice(None)
     with pytest.raises(InputError, match="no multiple-choice questions"):
         MultipleChoice(write(tmp_path / "q.jsonl"))
+
+
+def test_through_the_command_line_with_baselines_and_the_line_of_a_bad_row(workspace: Path, command_line: Callable[..., Any]):
+    base = tiny_model(workspace / "models/full/base")
+    path = write(workspace / "q.jsonl", FEVER, DRUG, ROLE, ZH)
+    words = ["--home", workspace, "eval", f"--model={base}", "--suite", f"multiple_choice={path}", "--name", "r"]
+    done = command_line(*words)
+    assert done.code == 0 and "random" in done.out and "majority" in done.out, done.err
+    report = json.loads((workspace / "reports/eval/r/eval_report.json").read_text(encoding="utf-8"))
+    assert {name: value["n"] for name, value in report["results"][0]["metrics"]["multiple_choice"].items()} == {
+        "accuracy": 4,
+        "accuracy_norm": 4,
+        "accuracy_letter": 3,
+    }
+    assert "subject:Drugs" in report["results"][0]["by_stratum"]["multiple_choice"]
+    write(path, FEVER, {**DRUG, "answer_index": 9})
+    refused = command_line(*words)
+    assert refused.code == 3 and "q.jsonl, line 2" in refused.err
