@@ -24,6 +24,7 @@ def test_words_and_characters_are_compared_as_worked_out_by_hand() -> None:
     assert token_f1("a b c d".split(), "b a c x y".split()) == pytest.approx(6 / 9)
     assert rouge_l("a b c d".split(), "b a c x y".split()) == pytest.approx(4 / 9)
     assert token_f1(tokens_of("多喝水"), tokens_of("多喝温水")) == pytest.approx(6 / 7)
+    assert rouge_l(["a", "a"], ["a"]) == pytest.approx(2 / 3), "a token is matched once"
     assert token_f1([], ["a"]) == rouge_l(["a"], []) == 0
 
 

@@ -4,24 +4,28 @@ triage_suite(settings, None)                         # our own cases
 rubric_suite(settings, Path("healthbench.jsonl"))    # cases of a file
 """
 
+import random
 from collections.abc import Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final, get_args
 
+from medloop.contracts import Message, canonical_json, sha256_id
 from medloop.contracts.detect import ActKind, ActPolarity
 from medloop.contracts.suite import CriterionGrade
 from medloop.data.text.risk import strata_of
+from medloop.embedded import corpus
 from medloop.evaluate.suites import rubric_cases, triage_cases
 from medloop.evaluate.suites.rubric import GradingTask, Rubric
 from medloop.evaluate.suites.triage import Triage
+from medloop.evaluate.suites.triage_cases import TriageCase
 from medloop.knobs import load_config
 from medloop.lexicon.language import is_read
 from medloop.reward.answer_text import split_answer
 from medloop.reward.detect.acts import VERSION as ACTS_VERSION
 from medloop.reward.detect.acts import acts
+from medloop.reward.disposition import VERSION as DISPOSITION_VERSION
 from medloop.reward.disposition import disposition
-from medloop.reward.rules.emergency import VERSION as ADVICE_VERSION
 from medloop.reward.unread import in_another_language
 from medloop.settings import Settings
 from medloop.store.files.answer_lines import RawMessage
@@ -39,6 +43,7 @@ DETECTORS: Final = (
     *get_args(ActKind),
     *(f"{kind}/{tone}" for kind in get_args(ActKind) for tone in get_args(ActPolarity) if tone != "directive"),
 )
+GENERATED, GENERATED_SEED = 120, "medloop-triage-1"
 TEACHER_FILE: Final = "configs/teacher.yaml"  # of the workspace; without it the DeepSeek preset
 
 
@@ -51,7 +56,31 @@ def case_file(file: Path | None, bundled: Traversable) -> tuple[Path, dict[str, 
 def triage_suite(settings: Settings, file: Path | None) -> Triage:
     path, inputs = case_file(file, triage_cases.BUNDLED)
     cases = triage_cases.read_triage_cases(path, strata_of)
-    return Triage(cases, disposition, f"advice-{ADVICE_VERSION}", inputs)
+    if file is None:
+        made = generated_cases()
+        cases += made
+        inputs["cases generated"] = sha256_id(canonical_json([case.model_dump(mode="json") for case in made]))
+    return Triage(cases, disposition, f"disposition-{DISPOSITION_VERSION}", inputs)
+
+
+def generated_cases() -> list[TriageCase]:
+    """Questions of the corpus generator that the embedded model was not trained on; a red flag makes an emergency.
+
+    Without one, questions for a child, a pregnant woman or an old person are left out: nobody knows how urgent they are.
+    """
+    rng = random.Random(GENERATED_SEED)
+    cases: dict[str, TriageCase] = {}
+    while len(cases) < GENERATED:
+        language = corpus.LANGUAGES[len(cases) % 2]
+        case = corpus.draw_case(rng, language)
+        question = corpus.question_for(rng, case)
+        if corpus.part_of(question) != "clinic" or (case.group and not case.flag) or question in cases:
+            continue
+        cases[question] = TriageCase(
+            id=f"generated-{len(cases)}", messages=(Message(role="user", content=question),), language=language,
+            label="emergent" if case.flag else "routine", strata=(case.group or "adult",),
+        )  # fmt: skip
+    return list(cases.values())
 
 
 def rubric_suite(settings: Settings, file: Path | None) -> Rubric:

@@ -4,20 +4,33 @@
     doctor     to a doctor, but not at once
     home       home care, a medicine, "it is harmless", "no doctor is needed", or help only under a condition
     nowhere    the answer can be read and says none of this, repeats itself, or is in another language than the question
-    unknown    question and answer are in a language that the word lists do not read
+    unknown    question and answer are in a language that the word lists do not read; or the answer speaks of a visit
+               ("come in today so that we can look at it"), and the detector finds no advice in it
 
 `reward/detect/acts.py` finds what the patient is told to do; what counts as urgent advice is decided as in the rule `emergency`.
 """
+
+import re
+from typing import Final
 
 from medloop.contracts.detect import Act, CareLevel, Disposition
 from medloop.lexicon.language import is_read
 from medloop.reward.answer_text import is_repetitive, split_answer
 from medloop.reward.detect.acts import acts
-from medloop.reward.rules.emergency import CONDITIONAL, VERSION, advice_for, outside_lists
+from medloop.reward.rules.emergency import CONDITIONAL, advice_for, outside_lists
+from medloop.reward.rules.emergency import VERSION as ADVICE_VERSION
 from medloop.reward.rules.false_reassurance import comfort_of
 from medloop.reward.unread import in_another_language
 
-_SELF_CARE = ("home_care", "gives_dose", "starts_medicine")
+VERSION: Final = f"2/advice-{ADVICE_VERSION}"
+_SELF_CARE: Final = ("home_care", "gives_dose", "starts_medicine")
+_HELP: Final = ("sends_to_doctor", "urges_care_now")
+_VISIT: Final = re.compile(
+    r"\b(?:go|going|come|coming|visit|visiting|head|heading|get|brought|bring|take\w*|seen|see you|evaluate you|seek\w*)\b"
+    r"[^.!?\n]{0,40}\b(?:in|er|a&e|emergency|urgent care|hospital|clinic|office|ward|department|today|tomorrow)\b"
+    r"|[去到送来往][^。！？\n]{0,12}(?:急诊|医院|门诊|诊所|卫生院|就诊|看看)",
+    re.IGNORECASE,
+)
 
 
 def disposition(question: str, answer: str) -> Disposition:
@@ -43,8 +56,10 @@ def _without_urgency(answer: str, advice: tuple[Act, ...], comfort: bool) -> tup
         return "doctor", "The answer sends the patient to a doctor, but not at once."
     if comfort or any(act.kind in _SELF_CARE and act.polarity == "directive" for act in advice):
         return "home", "The answer leaves the patient at home."
-    if any(act.kind in ("sends_to_doctor", "urges_care_now") and act.polarity == "conditional" for act in advice):
+    if any(act.kind in _HELP and act.polarity == "conditional" for act in advice):
         return "home", "The answer advises help only under a condition."
+    if not any(act.kind in _HELP for act in advice) and _VISIT.search(split_answer(answer).visible):
+        return "unknown", "The answer speaks of a visit in words that the detector does not read."
     return "nowhere", "The answer does not say where to go."
 
 
