@@ -44,7 +44,7 @@ def gate(
     baseline: Annotated[
         str | None,
         typer.Option(
-            metavar="BASE[+ADAPTER]", help="What it is compared with (default: its base model); or FILE.jsonl of answers."
+            metavar="BASE[+ADAPTER]", help="What it is compared with (default: the champion, else its base model); or FILE.jsonl."
         ),
     ] = None,
     predictions: Annotated[

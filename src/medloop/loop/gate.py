@@ -28,6 +28,7 @@ from medloop.loop.trust import rule_verdicts
 from medloop.models.context_limits import trained_limits
 from medloop.models.find import ResolvedModel, resolve_chat_model
 from medloop.models.safety import fingerprint
+from medloop.registry.promote import holder
 from medloop.reward.detect.acts import acts
 from medloop.reward.keyword_list import listed_share
 from medloop.reward.mix import MixConfig, build_mix
@@ -104,7 +105,7 @@ def _evaluated(
     settings: Settings, store: Store, candidate: ModelRef | Path, baseline: ModelRef | Path | None, config: GateConfig,
     progress: Callable[[str], Progress] | None,
 ) -> tuple[EvalReport, Path, tuple[_Contestant, _Contestant]]:  # fmt: skip
-    baseline = baseline or _default_baseline(candidate)
+    baseline = baseline or _default_baseline(settings, store, candidate)
     if isinstance(baseline, Path) and not isinstance(candidate, Path):
         raise ConfigError("A model cannot be compared with a file of answers", "Name a model as --baseline")
     models = [side for side in (baseline, candidate) if isinstance(side, ModelRef)]
@@ -125,8 +126,14 @@ def _evaluated(
     return done.report, markdown, contestants
 
 
-def _default_baseline(candidate: ModelRef | Path) -> ModelRef:
-    if isinstance(candidate, Path) or candidate.adapter is None:
+def _default_baseline(settings: Settings, store: Store, candidate: ModelRef | Path) -> ModelRef:
+    """The champion of the registry, which the candidate would replace; before there is one, the base model of the candidate."""
+    if isinstance(candidate, Path):
+        raise ConfigError("There is no baseline to compare with", "Name a file of answers with --baseline FILE")
+    champion = holder(store, "champion")
+    if champion is not None and champion.record.artifact != artifact_sha256(resolve_chat_model(candidate, settings)):
+        return ModelRef(base=champion.record.base, adapter=str(settings.home / champion.path))
+    if candidate.adapter is None:
         raise ConfigError("There is no baseline to compare with", "Name one with --baseline BASE+ADAPTER")
     return ModelRef(base=candidate.base)
 

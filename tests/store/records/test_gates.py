@@ -1,5 +1,8 @@
 """The gate's verdicts in the store: bound to bytes, signed by people, lifted for a while; and what a promotion needs."""
 
+import signal
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -8,6 +11,7 @@ from sqlalchemy import text
 from medloop.contracts import GateCheck, GateResult, Incident, sha256_id, utc_now
 from medloop.errors import InputError, IntegrityError
 from medloop.store import row_macs
+from medloop.store.db import open_store
 from medloop.store.records import crud, gates, lineage, users
 
 ARTIFACT = sha256_id("adapter")
@@ -106,3 +110,32 @@ def test_a_verdict_or_a_refusal_that_was_edited_past_medloop_promotes_nothing(st
         gates.promotion_refusal(store, ARTIFACT)
     with store.read() as conn:
         assert row_macs.check_rows(store, conn).wrong == 1
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from medloop.contracts import GateResult
+from medloop.settings import Settings
+from medloop.store import audit
+from medloop.store.db import open_store
+from medloop.store.records import gates
+die = lambda *given: os.kill(os.getpid(), signal.SIGKILL)
+setattr(audit, sys.argv[1], die)
+with open_store(Settings(home=Path(sys.argv[2]))) as store:
+    gates.save_gate(store, GateResult.from_json(sys.stdin.read()), actor="test")
+"""
+
+
+@pytest.mark.parametrize("moment", ["append", "sign_head"])
+def test_a_gate_that_is_killed_before_its_verdict_is_stored_leaves_none(sqlite_settings, moment):
+    result = verdict(("red_team", "pass"))
+    words = [sys.executable, "-c", KILLED, moment, str(sqlite_settings.home)]
+    done = subprocess.run(words, input=result.canonical_json(), text=True, check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    with open_store(sqlite_settings) as store:
+        assert gates.list_gates(store) == [] and "has not examined" in gates.promotion_refusal(store, ARTIFACT)
+        gates.save_gate(store, result, actor="test")
+        assert gates.list_gates(store) == [result]
+        with store.read() as conn:
+            assert row_macs.check_rows(store, conn).wrong == 0
