@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,17 @@ import yaml
 from medloop.contracts import EvalReport, Interval, ModelRef, ModelResult, sha256_id, utc_now
 from medloop.errors import InputError, IntegrityError, ModelError, StoreError
 from medloop.registry.mirror import open_mirror
+from medloop.registry.promote import promote_in
 from medloop.registry.pull import pull, push
 from medloop.registry.reconcile import reconcile
 from medloop.registry.register import register, register_in
+from medloop.registry.verify import verify
 from medloop.settings import Settings
 from medloop.store import audit
+from medloop.store.db import open_store
 from medloop.store.files.artifacts import verify_artifact
 from medloop.store.integrity import verify_store
-from medloop.store.records import registry
+from medloop.store.records import lineage, registry
 from medloop.testing.registry import BASE, examine, make_adapter
 
 
@@ -97,6 +101,30 @@ def test_what_cannot_be_registered_is_told(store, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no manifest"):
         register_in(store, "first", actor="test")
     assert registry.versions(store, store.settings.registry.model) == []
+
+
+def test_a_moved_workspace_makes_its_copy_anew_and_leaves_the_old_place_alone(settings: Settings, tmp_path: Path) -> None:
+    if settings.registry.url:
+        return  # a server notes no path of the workspace
+    with open_store(settings) as store:
+        artifact = make_adapter(store, "first")
+        register_in(store, "first", actor="test")
+        examine(store, artifact)
+    home = settings.home.rename(tmp_path / "moved")
+    shutil.rmtree(home / "models/lora/first")  # the copy in MLflow's folder is the only one
+    with open_store(Settings(home=home)) as store:
+        assert promote_in(store, 1, actor="test").lag is None and verify(store).problems == ()
+        assert verify_artifact(pull(store, 1, tmp_path / "back")).sha256 == artifact
+    assert not settings.home.exists()
+
+
+def test_an_erasure_is_told_which_server_has_a_copy(store, settings: Settings) -> None:
+    make_adapter(store, "first")
+    register_in(store, "first", actor="test")
+    flags = dict(lineage.flags_of(store, sha256_id("data")))
+    assert flags == (
+        {"exported": f"{settings.registry.url} {settings.registry.model} version 1"} if settings.registry.url else {}
+    )
 
 
 def test_a_version_that_mlflow_could_not_take_is_sent_by_the_next_command(store, settings: Settings, monkeypatch) -> None:
