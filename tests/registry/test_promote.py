@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from sqlalchemy import text
 
 from medloop.errors import InputError, IntegrityError
 from medloop.registry.mirror import open_mirror
 from medloop.registry.promote import champion, demote_in, holder, promote, promote_in, rollback_in
+from medloop.registry.pull import pull
 from medloop.registry.register import register_in
 from medloop.registry.verify import repair, verify
 from medloop.settings import Settings
@@ -122,16 +125,22 @@ def test_an_alias_moved_in_mlflow_is_reported_with_the_reason_and_set_back(store
     assert verify(store).problems == () and mirrored_aliases(settings) == {"champion": first}
 
 
-def test_changed_bytes_and_lost_versions_in_mlflow_are_reported_and_sent_again(store, settings: Settings, monkeypatch) -> None:
+def test_changed_bytes_and_lost_versions_in_mlflow_are_reported_and_sent_again(store, settings: Settings, tmp_path: Path) -> None:
     version = add(store, "first")
     promote_in(store, version, actor="test")
     with open_mirror(settings) as mirror:
         run = registry.get_version(store, settings.registry.model, version).mlflow_run
         mirror._client.log_text(run, "{}", "adapter/adapter_config.json")
     assert "bytes in MLflow are not those" in verify(store).problems[0]
+    with pytest.raises(IntegrityError):
+        pull(store, version, tmp_path / "back")
+    repair(store, actor="test")
+    assert verify(store).problems == () and holder(store, "champion").mlflow_version == 2
     with open_mirror(settings) as mirror:
         mirror._client.delete_registered_model(settings.registry.model)
     assert any("gone from MLflow" in problem for problem in verify(store).problems)
+    repair(store, actor="test")
+    assert verify(store).problems == () and len(mirrored_aliases(settings)) == 1
 
 
 def test_a_row_that_was_changed_past_medloop_promotes_nothing(store, settings: Settings) -> None:

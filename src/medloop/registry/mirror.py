@@ -105,6 +105,12 @@ class Mirror:
         )
         return int(made.version), run
 
+    def remove(self, version: MirroredVersion) -> None:
+        """Take a version and its run away, because their bytes are not what they should be."""
+        self._client.delete_model_version(self._model, str(version.number))
+        if version.run:
+            self._client.delete_run(version.run)
+
     def find(self, artifact: str) -> MirroredVersion | None:
         """The version with this hash; the oldest, should somebody have copied its tags."""
         matches = [version for version in self.versions() if version.artifact == artifact]

@@ -57,7 +57,7 @@ def send_pending(store: Store, mirror: Mirror) -> None:
 def _send(store: Store, mirror: Mirror, stored: StoredVersion) -> None:
     folder = store.settings.home / stored.path
     if mirror.find(stored.record.artifact) is None:
-        folder = _find_bytes(store, mirror, stored)
+        folder = find_bytes(store, mirror, stored)
     number, run = mirror.add(stored.record, folder, hub_card(store, stored.record))
     registry.mark_version(store, stored, mlflow_version=number, mlflow_run=run)
     if url := store.settings.registry.url:
@@ -67,7 +67,7 @@ def _send(store: Store, mirror: Mirror, stored: StoredVersion) -> None:
                 lineage.flag_artifact(conn, sha256, EXPORTED, place, actor="medloop")
 
 
-def _find_bytes(store: Store, mirror: Mirror, stored: StoredVersion) -> Path:
+def find_bytes(store: Store, mirror: Mirror, stored: StoredVersion) -> Path:
     """The folder that was registered; else a copy of it that MLflow's store in this workspace had before it was made anew."""
     copies = sorted(mirror.artifacts.glob(f"*/*/{BYTES}")) if mirror.artifacts is not None else []
     for folder in (store.settings.home / stored.path, *copies):

@@ -17,7 +17,7 @@ from medloop.contracts import AliasChange, AuditEvent
 from medloop.contracts.registry import Alias
 from medloop.errors import MedloopError
 from medloop.registry.mirror import Mirror, MirroredVersion, MirrorError, open_mirror
-from medloop.registry.reconcile import send_pending
+from medloop.registry.reconcile import find_bytes, send_pending
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.files.artifacts import folder_sha256, verify_artifact
@@ -116,14 +116,21 @@ def repair(store: Store, *, actor: str) -> None:
     """Send what MLflow has lost or has otherwise, and set its aliases to those of the store; MirrorError if that fails."""
     model = store.settings.registry.model
     with open_mirror(store.settings) as mirror:
-        there = {version.number: version for version in mirror.versions()}
-
-        def is_lost(stored: StoredVersion) -> bool:
-            copy = there.get(stored.mlflow_version or 0)
-            return copy is None or _bytes_problem(mirror, copy, stored.record.artifact) is not None
-
-        lost = [stored.record.label for stored in registry.versions(store, model) if is_lost(stored)]
+        lost = list(_lost(store, mirror))
         with store.write() as conn:
             audit.append(conn, AuditEvent(actor=actor, action="registry.repair", subject=model, detail={"lost": len(lost)}))
         registry.mirror_again(store, model, only=lambda stored: stored.record.label in lost)
         send_pending(store, mirror)
+
+
+def _lost(store: Store, mirror: Mirror) -> Iterator[str]:
+    """Versions to send again; a copy with other bytes is removed first, if the right ones are still here."""
+    there = {version.number: version for version in mirror.versions()}
+    for stored in registry.versions(store, store.settings.registry.model):
+        copy = there.get(stored.mlflow_version or 0)
+        if copy is None or copy.artifact != stored.record.artifact:
+            yield stored.record.label
+        elif _bytes_problem(mirror, copy, stored.record.artifact):
+            find_bytes(store, mirror, stored)
+            mirror.remove(copy)
+            yield stored.record.label
