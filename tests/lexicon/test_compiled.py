@@ -21,5 +21,6 @@ def test_a_compiled_module_is_not_older_than_its_source(path: str) -> None:
     )
 
 
-def test_lexicon_and_rules_are_compiled() -> None:
-    assert {"medloop/lexicon/scan.py", "medloop/reward/rules/risk.py", "medloop/reward/answer_text.py"} <= set(MODULES)
+def test_lexicon_rules_and_detectors_are_compiled() -> None:
+    names = ("lexicon/scan", "reward/rules/risk", "reward/detect/acts", "reward/points", "reward/answer_text")
+    assert {f"medloop/{name}.py" for name in names} <= set(MODULES)

@@ -48,7 +48,7 @@ _TONE: Final = lazy_pattern(
     r"|(?:请?您?你?(?:不用|不必|无需|不要|别|请勿|勿)(?:太|过于|过分|过度|那么|特别)?(?:担心|担忧|紧张|焦虑|害怕|惊慌"
     r"|恐慌|慌|怕|着急))|放宽心|请?[您你]?放心"
 )
-_NO_COMFORT: Final = ("asks_back", "refuses", "warns_against", "gives_dose", "starts_medicine")
+_NO_COMFORT: Final = (*_HELP, "asks_back", "refuses", "warns_against", "gives_dose", "starts_medicine")
 _TREATS: Final = lazy_pattern(
     r"\b(?:medication|medicine|antibiotics?|inhaler)\b|药物|[喷滴]鼻|雾化|抗生素|消炎"
 )  # a treatment, not comfort
@@ -110,7 +110,7 @@ def _learnt(question: str, answer: str, level: UrgencyLevel) -> tuple[float, str
 
 def _passes_over(answer: str, advice: Sequence[Act]) -> bool:
     """One or two sentences without advice, question back, refusal or treatment."""
-    if not is_brief(answer) or any(act.polarity != "directive" or act.kind in (*_HELP, *_NO_COMFORT) for act in advice):
+    if not is_brief(answer) or any(act.polarity != "directive" or act.kind in _NO_COMFORT for act in advice):
         return False
     words = fold(answer)
     return not (HELP_WORDS.search(words) or NO_ADVICE.search(words) or _TREATS.search(words))
