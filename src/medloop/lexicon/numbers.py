@@ -98,7 +98,10 @@ def milligrams(amount: float, unit: str) -> float | None:
 
 def find_frequencies(folded: str, start: int = 0, end: int | None = None) -> tuple[Frequency, ...]:
     stop = len(folded) if end is None else end + LONGEST
-    if not any(folded.find(word, start, stop) >= 0 for word in _FREQUENCY_WORDS):
+    for word in _FREQUENCY_WORDS:
+        if folded.find(word, start, stop) >= 0:
+            break
+    else:
         return ()
     frequencies = []
     for match in _within(_FREQUENCY, folded, start, end):

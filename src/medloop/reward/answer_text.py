@@ -109,12 +109,13 @@ def content_pairs(text: str) -> set[str]:
     pairs: set[str] = set()
     for run in _CONTENT_RUN.findall(text):
         pairs.update(map(add, run, run[1:]))
-    return pairs - COMMON_PAIRS
+    pairs -= COMMON_PAIRS
+    return pairs
 
 
 def _content_of(words: frozenset[str]) -> set[str]:
     """The Latin words of a set, without the common ones."""
-    return {word for word in words - COMMON if (len(word) > 2 or word.isdigit()) and word.isascii()}
+    return {word for word in words - COMMON if word.isascii() and (len(word) > 2 or word.isdigit())}
 
 
 def _is_content_pair(pair: str) -> bool:

@@ -21,6 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
 from statistics import fmean, pstdev
 from typing import Literal
 
@@ -166,6 +167,8 @@ class RewardMix:
                 groups.setdefault(sample.group or sample.id, []).append(index)
         partial: list[dict[str, bool]] = [{} for _ in samples]
         for members in groups.values():
+            if len(members) == 1:  # it has all parts that its group has
+                continue
             counts = Counter(name for index in members for name in _values(rows[index]) if self.config.parts[name].weight)
             shares = {name: count > len(members) / 2 for name, count in counts.items() if count < len(members)}
             for index in members:
@@ -232,7 +235,7 @@ class RewardMix:
             weights = {name: round(weight * gate, 6) if weight > 0 else weight for name, weight in weights.items()}
         total = sum(weight * values[name] for name, weight in weights.items())
         low, high = self.config.bounds if self.config.normalise == "none" else (float("-inf"), float("inf"))
-        return Reward(
+        return Reward.trusted(
             value=round(min(high, max(low, total)), 6), parts=row, weights=weights, gate=gate, version=self.version, reason=reason
         )
 
@@ -303,6 +306,7 @@ def _checked(name: str, part: object, version: str) -> Score | Missing:
     return part
 
 
+@lru_cache(maxsize=256)  # the same for many answers
 def _missing(name: str, why: str, version: str) -> Missing:
     return Missing(name=name, reason=why, author=AUTHOR, version=version)
 

@@ -133,12 +133,15 @@ def _question(question: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _content(latin: list[str], han: str) -> set[str]:
-    content = {word[:STEM] for word in set(latin) - _COMMON if len(word) > 2}
+    content = {word[:STEM] for word in set(latin) - _COMMON if len(word) > 2} if latin else set[str]()
     return content | content_pairs(han) if han else content
 
 
 def _is_about_health(latin: list[str], han: str) -> bool:
-    return any(is_health_word(word) for word in latin if word not in _TIME) or bool(han and HAN_HEALTH.search(han))
+    for word in latin:
+        if is_health_word(word) and word not in _TIME:
+            return True
+    return bool(han and HAN_HEALTH.search(han))
 
 
 def _is_empty(sentence: str, han: str) -> bool:

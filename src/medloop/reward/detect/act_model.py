@@ -18,7 +18,7 @@ import numpy as np
 
 from medloop.contracts.detect import ActKind
 from medloop.patterns import lazy_pattern
-from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, buckets, load_ngrams
+from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, buckets, column_sums, load_ngrams
 
 ASSETS: Final = Path(str(files("medloop") / "assets" / "acts"))
 BITS: Final = 16  # 2**16 buckets: the corpus is small, and the file has to be
@@ -64,7 +64,6 @@ def classify(sentence: str) -> tuple[str, float] | None:
 def probabilities(model: NgramModel, sentence: str) -> Floats:
     """One number per class."""
     values = model.weights.take(buckets(sentence, model.kind) & (len(model.weights) - 1), 0).astype(np.float32)
-    sums = np.ones(len(values), np.float32) @ values
-    logits = sums * model.scale / math.sqrt(max(len(values), 1)) + model.bias
+    logits = column_sums(values) * model.scale / math.sqrt(max(len(values), 1)) + model.bias
     shares = np.exp(logits - logits.max())
     return np.asarray(shares / shares.sum(), np.float32)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from medloop import lexicon
 from medloop.contracts.detect import ActKind, ActPolarity
 from medloop.lexicon.numbers import number
 from medloop.patterns import lazy_pattern
+from medloop.reward.answer_text import CACHE_SIZE
 from medloop.reward.detect.polarity import polarity
 
 PER_DAY = "/day"  # behind the unit of an amount that is for a whole day
@@ -126,10 +128,15 @@ def _is_praised(text: str, folded: str, drug: lexicon.Mention, end: int) -> bool
 
 def _unnamed_doses(folded: str, start: int, end: int) -> list[lexicon.Dose]:
     """Counted things without a unit: "two of them", "take two every four hours"."""
-    if not any(folded.find(word, start, end) >= 0 for word in _BEFORE_UNNAMED):  # nearly always, and quick
+    if not _may_be_unnamed(folded):
         return []
     matches = _UNNAMED.finditer(folded, start, end)
     return [lexicon.Dose(match.start(), match.end(), number(match[1] or match[2]), "tablet", None) for match in matches]
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def _may_be_unnamed(folded: str) -> bool:
+    return any(word in folded for word in _BEFORE_UNNAMED)
 
 
 def _is_broken(folded: str, dose: lexicon.Dose) -> bool:

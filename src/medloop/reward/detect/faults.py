@@ -30,7 +30,7 @@ from medloop.contracts.detect import Act, ActKind, UrgencyLevel
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.acts import acts
-from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, buckets, load_ngrams
+from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, buckets, column_sums, load_ngrams
 
 VERSION: Final = "3"
 ASSETS: Final = Path(str(files("medloop") / "assets" / "faults"))
@@ -111,8 +111,7 @@ def _probability(logit: float) -> float:
 def _logits(model: NgramModel, text: str) -> Floats:
     """One number per class."""
     values = model.weights.take(buckets(text, model.kind) & (len(model.weights) - 1), 0).astype(np.float32)
-    sums = np.ones(len(values), np.float32) @ values
-    return np.asarray(sums * model.scale / math.sqrt(max(len(values), 1)) + model.bias, np.float32)
+    return np.asarray(column_sums(values) * model.scale / math.sqrt(max(len(values), 1)) + model.bias, np.float32)
 
 
 @lru_cache(maxsize=2)

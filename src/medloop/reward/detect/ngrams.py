@@ -103,6 +103,15 @@ def buckets(text: str, kind: Kind) -> Ints:
     return _mix(np.concatenate(rows))
 
 
+_ONES: Final = np.ones(1 << 14, np.float32)
+
+
+def column_sums(values: Floats) -> Floats:
+    """A product is several times faster than a sum over so few columns."""
+    size = len(values)
+    return (_ONES[:size] if size <= len(_ONES) else np.ones(size, np.float32)) @ values
+
+
 @dataclass(frozen=True)
 class ScoredText:
     """The weights of every n-gram of a text; stretches of it are scored without reading it again."""
@@ -114,8 +123,7 @@ class ScoredText:
 
     def logits(self) -> Floats:
         """One number per class for the whole text."""
-        size = len(self.values)  # a product is several times faster than a sum over so few rows
-        return np.asarray(np.ones(size, np.float32) @ self.values / math.sqrt(max(size, 1)) + self.bias, np.float32)
+        return np.asarray(column_sums(self.values) / math.sqrt(max(len(self.values), 1)) + self.bias, np.float32)
 
     def windows(self, spans: Sequence[tuple[int, int]]) -> list[tuple[float, ...]]:
         """The logits of several stretches."""
