@@ -91,6 +91,7 @@ def plain_generate(generator: TorchGenerator, prompts: list[tuple[Message, ...]]
 
 
 def compare_ways(settings: Settings, records: list[Record], max_new_tokens: int, batch_size: int) -> dict[str, Any]:
+    torch.set_num_threads(1)  # a second thread makes either way wait on a busy machine
     generator = load_generator(ModelRef(base="embedded:tiny"), settings)
     prompts = [record.conversation.prompt for record in records]
 
@@ -137,7 +138,7 @@ def main() -> None:
         first = run_eval(home, options.questions, options.max_new_tokens)
         second = run_eval(home, options.questions, options.max_new_tokens)
         asked = records[: options.plain_questions]
-        ways = compare_ways(Settings(home=home), asked, options.max_new_tokens, options.batch_size)
+        ways = compare_ways(Settings(home=home, threads=1), asked, options.max_new_tokens, options.batch_size)
     result = {
         "questions": len(records),
         "models": 3,

@@ -40,11 +40,18 @@ def cluster_failures(
     scored: Sequence[EvalScores], penalties: frozenset[str], *, label: str, embed: Embed | None = None
 ) -> list[FailureCluster]:
     """The issues of one model, metric by metric, the largest first."""
+    words: dict[tuple[str, str], Counter[str]] = {}  # one answer may fail several metrics
+
+    def exchanges(row: EvalScores) -> Counter[str]:
+        if row.answer.key not in words:
+            words[row.answer.key] = _words(_exchange(row))
+        return words[row.answer.key]
+
     clusters = []
     for metric in dict.fromkeys(score.name for row in scored for score in row.scores):
         failures = [row for row in scored if _lost(row, metric, penalties) >= LOST]
         failures.sort(key=lambda row: (-_lost(row, metric, penalties), *row.answer.key))
-        clusters += _issues(failures, metric, label, embed)
+        clusters += _issues(failures, metric, label, embed, exchanges)
     return clusters
 
 
@@ -53,12 +60,14 @@ def _lost(row: EvalScores, metric: str, penalties: frozenset[str]) -> float:
     return 0.0 if value is None else value if metric in penalties else 1 - value
 
 
-def _issues(failures: Sequence[EvalScores], metric: str, label: str, embed: Embed | None) -> list[FailureCluster]:
+def _issues(
+    failures: Sequence[EvalScores], metric: str, label: str, embed: Embed | None, exchanges: Callable[[EvalScores], Counter[str]]
+) -> list[FailureCluster]:
     if len(failures) < SMALLEST:
         return []
-    words = [_words(row, metric) for row in failures]
+    words = [exchanges(row) + _words(_reason(row, metric)) for row in failures]
     weights, terms = _tf_idf(words)
-    texts = weights if embed is None else embed([_text(row, metric) for row in failures])
+    texts = weights if embed is None else embed([f"{_exchange(row)}\n{_reason(row, metric)}" for row in failures])
     groups = _marks([row.answer.groups for row in failures])
     enough = ALIKE["words" if embed is None else "embedding"]
 
@@ -134,13 +143,15 @@ def _before(cluster: FailureCluster, earlier: EvalReport) -> int:
     return max((pair for pair in overlaps if pair[0] >= SAME_ISSUE), default=(0.0, 0))[1]
 
 
-def _text(row: EvalScores, metric: str) -> str:
-    reason = next((score.reason for score in row.scores if score.name == metric and isinstance(score, Score)), "")
-    return f"{row.answer.sample.question}\n{row.answer.sample.answer or ''}\n{reason}"
+def _reason(row: EvalScores, metric: str) -> str:
+    return next((score.reason for score in row.scores if score.name == metric and isinstance(score, Score)), "")
 
 
-def _words(row: EvalScores, metric: str) -> Counter[str]:
-    text = _text(row, metric)
+def _exchange(row: EvalScores) -> str:
+    return f"{row.answer.sample.question}\n{row.answer.sample.answer or ''}"
+
+
+def _words(text: str) -> Counter[str]:
     latin = (word for word in split_words(text) if word.isascii() and len(word) > 2 and not word.isdigit())
     han = (run[n : n + 2] for run in _HAN.findall(text) for n in range(len(run) - 1))
     return Counter([*latin, *han])
@@ -152,9 +163,10 @@ def _tf_idf(documents: Sequence[Counter[str]]) -> tuple[Vectors, list[str]]:
     shared = sorted((word for word, count in found_in.items() if count >= SMALLEST), key=lambda word: (-found_in[word], word))
     terms = sorted(shared[:VOCABULARY])
     place = {word: index for index, word in enumerate(terms)}
+    rarity = {word: math.log(1 + len(documents) / count) for word, count in found_in.items()}
     matrix = np.zeros((len(documents), len(terms)), dtype=np.float32)
     for row, words in enumerate(documents):
-        weights = {word: (1 + math.log(n)) * math.log(1 + len(documents) / found_in[word]) for word, n in words.items()}
+        weights = {word: rarity[word] if n == 1 else (1 + math.log(n)) * rarity[word] for word, n in words.items()}
         length = math.hypot(*weights.values()) or 1.0
         for word in weights.keys() & place.keys():
             matrix[row, place[word]] = weights[word] / length
