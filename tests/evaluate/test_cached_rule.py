@@ -8,6 +8,7 @@ import pytest
 from medloop.contracts import ModelRef, Record, Score
 from medloop.evaluate.cached_rule import CachedRule
 from medloop.evaluate.predictions import EvalConfig
+from medloop.evaluate.side_by_side import Evaluation
 from medloop.loop.evaluation import evaluate_models
 from medloop.reward.rules.emergency import Emergency
 from medloop.settings import Settings
@@ -15,6 +16,25 @@ from medloop.testing.fakes import FakeGenerate
 from medloop.testing.records import URGENT, make_emergencies
 
 Put = Callable[[str, list[Record]], Path]
+
+
+def test_an_evaluation_of_the_same_things_is_the_report_that_is_there(settings: Settings, put_split: Put) -> None:
+    records = make_emergencies(5, ("en",))
+    put_split("red_team.jsonl", records)
+
+    def run(answer: str = URGENT, **changes: object) -> Evaluation:
+        return evaluate_models(
+            settings, models=[ModelRef(base="m")], config=EvalConfig(splits=("red",), resamples=100).model_copy(update=changes),
+            open_model=FakeGenerate({}, answer).opener(), name="t", markdown=settings.workspace.reports / "eval/t/eval_report.md",
+        )  # fmt: skip
+
+    first = run()
+    assert not first.unchanged and run().unchanged and run().report == first.report
+    assert not run(resamples=200).unchanged and not run("Rest.", resamples=200).unchanged
+    put_split("red_team.jsonl", records[:4])
+    assert not run("Rest.", resamples=200).unchanged and run("Rest.", resamples=200).unchanged
+    first.html.unlink()
+    assert not run("Rest.", resamples=200).unchanged and first.html.is_file()
 
 
 class Counted:

@@ -186,6 +186,8 @@ def _show(done: Evaluation) -> None:
     for sentence in headlines(report):
         ui.say(sentence)
     ui.say(judged_by(report))
+    if done.unchanged:
+        ui.say("Data, models, rules and settings are the same as before, so the report is the one from then.")
     ui.say(f"Report: {ui.shown(done.markdown)} (and {done.html.name}, {done.json.name})")
 
 

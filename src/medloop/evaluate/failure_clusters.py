@@ -45,7 +45,7 @@ def cluster_failures(
     def exchanges(row: EvalScores) -> Counter[str]:
         if row.answer.key not in words:
             words[row.answer.key] = _words(_exchange(row))
-        return words[row.answer.key]
+        return words[row.answer.key].copy()
 
     clusters = []
     for metric in dict.fromkeys(score.name for row in scored for score in row.scores):
@@ -65,7 +65,9 @@ def _issues(
 ) -> list[FailureCluster]:
     if len(failures) < SMALLEST:
         return []
-    words = [exchanges(row) + _words(_reason(row, metric)) for row in failures]
+    words = [exchanges(row) for row in failures]
+    for row, counts in zip(failures, words, strict=True):
+        counts.update(_words(_reason(row, metric)))
     weights, terms = _tf_idf(words)
     texts = weights if embed is None else embed([f"{_exchange(row)}\n{_reason(row, metric)}" for row in failures])
     groups = _marks([row.answer.groups for row in failures])

@@ -36,10 +36,13 @@ class ModelAnswers:
 
 @dataclass(frozen=True)
 class Evaluation:
+    """A report and its files; `unchanged` if they were there already, made of the same data, models, rules and settings."""
+
     report: EvalReport
     markdown: Path
     html: Path
     json: Path
+    unchanged: bool = False
 
 
 def score_models(models: Sequence[ModelAnswers], rules: Sequence[Rule]) -> dict[str, tuple[EvalScores, ...]]:
@@ -129,6 +132,36 @@ def side_by_side(
     atomic_write(markdown.with_suffix(".html"), render_page(report))
     atomic_write(markdown, render(report, worse))
     return Evaluation(report, markdown, markdown.with_suffix(".html"), markdown.with_suffix(".json"))
+
+
+def same_report(
+    markdown: Path,
+    *,
+    inputs: Mapping[str, str],
+    config: EvalConfig,
+    rules: Sequence[Rule],
+    name: str,
+    trust: Mapping[str, Mapping[str, str]],
+    spec: Mapping[str, Sequence[str]],
+) -> Evaluation | None:
+    """The report that is there, if everything that decides it is what it was."""
+    paths = [markdown, markdown.with_suffix(".html"), markdown.with_suffix(".json")]
+    if not all(path.is_file() for path in paths):
+        return None
+    try:
+        report = EvalReport.from_json(paths[2].read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    now = {
+        **config.model_dump(mode="json", exclude_none=True),
+        "trust": trust,
+        "spec": {what: list(s) for what, s in spec.items()},
+    }
+    before = {what: report.config.get(what) for what in now}
+    versions = {rule.name: rule.version for rule in rules}
+    if (report.name, report.inputs, report.rules, before) != (name, dict(inputs), versions, now):
+        return None
+    return Evaluation(report, markdown, paths[1], paths[2], unchanged=True)
 
 
 def _judged(scored: Mapping[str, Sequence[EvalScores]], labels: Sequence[str]) -> dict[str, int]:

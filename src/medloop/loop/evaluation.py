@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from medloop import __version__
 from medloop.contracts import EvalReport, ModelRef, Record, Rule, Sample, TrainingCard
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.data.text.risk import strata_of
@@ -28,6 +29,7 @@ from medloop.evaluate.side_by_side import (
     label_files,
     label_models,
     predictions_path,
+    same_report,
     score_models,
     side_by_side,
 )
@@ -119,7 +121,7 @@ def evaluate_models(
 
     Report and answers stay on disk. Without splits in the configuration only the suites run, and those need a model.
     The trend of the issues is against the report `against`, or else the one that this one replaces. `people` are verdicts on
-    answers. With `expected_inputs`, other data or models than these are refused.
+    answers. With `expected_inputs`, other data or models than these are refused. Where nothing has changed, the report stays.
     ConfigError if people disagree with one of the rules, unless the configuration accepts that.
     """
     earlier = earlier_report(against, markdown)
@@ -139,6 +141,17 @@ def evaluate_models(
 
     if changed := [what for what, sha in (expected_inputs or {}).items() if inputs.get(what) != sha]:
         raise ConfigError(f"'{changed[0]}' is not what it was for the earlier report", "Evaluate anew, without --again")
+
+    spec = {
+        "rules": list(rules), "suites": list(suites), "predictions": [str(path) for path in predictions],
+        "medloop": [__version__],
+        "alarms": [f"{label}: {alarm}" for label, ref in refs.items() for alarm in _training_alarms(ref, settings)],
+    }  # fmt: skip
+    may_be_same = not suites and people is None and against is None and not config.fresh
+    if may_be_same and all(isinstance(rule, CachedRule) for rule in scorers) and not any(is_url(ref.base) for ref in models):
+        same = same_report(markdown, inputs=inputs, config=config, rules=scorers, name=name, trust=judged, spec=spec)
+        if same is not None and all(predictions_path(markdown, label).is_file() for label in refs):
+            return same
 
     def look(n: int) -> list[ModelAnswers]:
         """All models on the first `n` questions of each split and `n` cases of each suite; earlier answers are in the cache."""
@@ -164,8 +177,7 @@ def evaluate_models(
             break
     return side_by_side(
         columns, scorers, scored, inputs=inputs, config=config, name=name, markdown=markdown, trust=judged, earlier=earlier,
-        people=people, embed=failure_encoder(settings),
-        spec={"rules": rules, "suites": suites, "predictions": [str(path) for path in predictions]},
+        people=people, embed=failure_encoder(settings), spec=spec,
     )  # fmt: skip
 
 
