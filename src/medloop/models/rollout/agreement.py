@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from medloop.models.rollout.cuda_graph import fused_kernels
 from medloop.models.rollout.decode import FastDecoder, UnsupportedModelError, position_ids
 
 MARGIN = 1.25
@@ -80,10 +81,17 @@ def library_logprobs(model: Any, input_ids: Tensor, attention_mask: Tensor) -> T
 
 
 def decoder_logprobs(decoder: FastDecoder, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    """By the same step that samples: the kernels where they are used."""
     positions, cache = position_ids(attention_mask), decoder.new_cache(*input_ids.shape)
     hidden = [decoder.prefill(input_ids[:, :WIDTH], positions[:, :WIDTH], attention_mask[:, :WIDTH], cache)]
+    fused = fused_kernels(decoder, len(input_ids), input_ids[0, :1], None)
+    first = (~attention_mask).sum(-1)
     for column in range(WIDTH, WIDTH + STEPS):
-        hidden.append(decoder.step(input_ids[:, column], positions[:, column], attention_mask, cache, column))
+        tokens = input_ids[:, column]
+        if fused is None:
+            hidden.append(decoder.step(tokens, positions[:, column], attention_mask, cache, column))
+        else:
+            hidden.append(fused.step(tokens.contiguous(), first, torch.tensor([column], device=first.device), cache).clone())
     return decoder.logits(torch.stack(hidden, dim=1)).float().log_softmax(-1)
 
 

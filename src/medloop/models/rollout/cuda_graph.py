@@ -3,14 +3,22 @@
 Everything a step needs lies in tensors that never move: the tokens, the cache, the column to write, the random numbers, the
 output. A replay samples one token for every row. Only every few steps does the processor check whether all rows have ended; when
 half of them have, the rest continue in a graph of half the size.
+
+In bfloat16 and float16 the step is the few kernels of kernels.py; without Triton, and in float32, it is that of decode.py.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from medloop.models.rollout.decode import FastDecoder, position_ids, sample_tokens
+
+if TYPE_CHECKING:
+    from medloop.models.rollout.kernels import FusedDraw, FusedStep
 
 CHECK_EVERY = 16  # steps between two checks of what has ended
 COLUMN_MULTIPLE = 64  # cache lengths are multiples of this, so that few graphs serve many prompt lengths
@@ -23,8 +31,7 @@ class GraphBuffers:
     """The tensors of one graph."""
 
     tokens: Tensor  # (B,)
-    positions: Tensor  # (B,)
-    attention_mask: Tensor  # (B, T)
+    first: Tensor  # (B,): the column of a row's first token
     cache: Tensor  # (L, 2, B, K, T, D)
     noise: Tensor  # (B, N)
     done: Tensor  # (B,)
@@ -34,7 +41,27 @@ class GraphBuffers:
     step: Tensor  # (1,): the token to sample
     temperature: Tensor  # (1,)
     greedy: bool
+    fused: FusedKernels | None = None
     graph: torch.cuda.CUDAGraph | None = None
+
+
+@dataclass
+class FusedKernels:
+    """A step and a draw for one number of rows."""
+
+    step: FusedStep
+    draw: FusedDraw
+
+
+def fused_kernels(decoder: FastDecoder, rows: int, stop_ids: Tensor, vocabulary: int | None) -> FusedKernels | None:
+    """None where the step of decode.py is taken."""
+    if decoder.embedding.device.type != "cuda" or decoder.embedding.dtype == torch.float32:
+        return None
+    try:
+        from medloop.models.rollout.kernels import FusedDraw, FusedStep  # triton comes with torch for CUDA on Linux
+    except ImportError:
+        return None
+    return FusedKernels(FusedStep(decoder, rows), FusedDraw(rows, vocabulary or len(decoder.lm_head), stop_ids))
 
 
 class CudaGraphs:
@@ -55,12 +82,12 @@ class CudaGraphs:
         (rows, steps), width = noise.shape, input_ids.shape[1]
         columns = -(-attention_mask.shape[1] // COLUMN_MULTIPLE) * COLUMN_MULTIPLE
         buffers = self._buffers(rows, columns, steps, temperature == 0)
-        _fill(buffers, attention_mask[prompt_index], noise, temperature, width)
+        _fill(buffers, noise, temperature, width)
         positions = position_ids(attention_mask[:, :width])
+        buffers.first.copy_(width - 1 - positions[prompt_index, -1])
         cache = self.decoder.new_cache(len(input_ids), width)
         hidden = self.decoder.prefill(input_ids, positions, attention_mask[:, :width], cache)
         buffers.cache[..., :width, :] = cache[:, :, prompt_index]
-        buffers.positions.copy_(positions[prompt_index, -1])
         self._sample(buffers, hidden[prompt_index])
         tokens, logprobs = torch.full_like(buffers.output, -1), torch.zeros_like(buffers.logprobs)
         owners = torch.arange(rows, device=input_ids.device)
@@ -81,7 +108,8 @@ class CudaGraphs:
         if shape not in self._by_shape:
             while len(self._by_shape) >= MAX_GRAPHS:
                 del self._by_shape[next(iter(self._by_shape))]
-            self._by_shape[shape] = _new_buffers(self.decoder, *shape)
+            self._by_shape[shape] = buffers = _new_buffers(self.decoder, *shape)
+            buffers.fused = fused_kernels(self.decoder, rows, self.stop_ids, self.vocabulary)
         return self._by_shape[shape]
 
     def _replay(self, buffers: GraphBuffers) -> None:
@@ -91,10 +119,7 @@ class CudaGraphs:
 
     def _capture(self, buffers: GraphBuffers) -> torch.cuda.CUDAGraph:
         """Capturing runs nothing, but the runs that warm it up do: they happen on a side stream and are undone."""
-        changed = (
-            buffers.tokens, buffers.positions, buffers.attention_mask, buffers.done, buffers.output, buffers.logprobs,
-            buffers.column, buffers.step,
-        )  # fmt: skip
+        changed = (buffers.tokens, buffers.done, buffers.output, buffers.logprobs, buffers.column, buffers.step)
         before = [tensor.clone() for tensor in changed]
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
@@ -110,22 +135,32 @@ class CudaGraphs:
         return graph
 
     def _step(self, buffers: GraphBuffers) -> None:
-        buffers.attention_mask.index_fill_(1, buffers.column, True)
-        buffers.positions.add_(1)
-        hidden = self.decoder.step(
-            buffers.tokens, buffers.positions, buffers.attention_mask, buffers.cache, buffers.column
-        )  # fmt: skip
+        """The token of every row goes into the cache, and the next one is drawn."""
+        if buffers.fused is not None:
+            hidden = buffers.fused.step(buffers.tokens, buffers.first, buffers.column, buffers.cache)
+        else:
+            columns = torch.arange(buffers.cache.shape[4], device=buffers.first.device)
+            attention_mask = (columns >= buffers.first[:, None]) & (columns <= buffers.column)
+            positions = buffers.column - buffers.first
+            hidden = self.decoder.step(buffers.tokens, positions, attention_mask, buffers.cache, buffers.column)
         buffers.column.add_(1)
         self._sample(buffers, hidden)
 
     def _sample(self, buffers: GraphBuffers, hidden: Tensor) -> None:
         """Sample a token for every row that continues, and store it."""
-        logits, temperature = self.decoder.logits(hidden)[:, : self.vocabulary], 0.0 if buffers.greedy else buffers.temperature
-        tokens, logprobs = sample_tokens(logits, temperature, buffers.noise.index_select(1, buffers.step)[:, 0])
-        buffers.output.index_copy_(1, buffers.step, torch.where(buffers.done, -1, tokens)[:, None])
-        buffers.logprobs.index_copy_(1, buffers.step, torch.where(buffers.done, 0.0, logprobs)[:, None])
-        buffers.done.logical_or_(torch.isin(tokens, self.stop_ids))
-        buffers.tokens.copy_(tokens)
+        logits = self.decoder.logits(hidden)[:, : self.vocabulary]
+        if buffers.fused is not None:
+            buffers.fused.draw(
+                logits, buffers.noise, buffers.step, buffers.temperature, buffers.tokens, buffers.output, buffers.logprobs,
+                buffers.done, greedy=buffers.greedy,
+            )  # fmt: skip
+        else:
+            temperature = 0.0 if buffers.greedy else buffers.temperature
+            tokens, logprobs = sample_tokens(logits, temperature, buffers.noise.index_select(1, buffers.step)[:, 0])
+            buffers.output.index_copy_(1, buffers.step, torch.where(buffers.done, -1, tokens)[:, None])
+            buffers.logprobs.index_copy_(1, buffers.step, torch.where(buffers.done, 0.0, logprobs)[:, None])
+            buffers.done.logical_or_(torch.isin(tokens, self.stop_ids))
+            buffers.tokens.copy_(tokens)
         buffers.step.add_(1)
 
     def _halve(self, buffers: GraphBuffers, owners: Tensor) -> tuple[GraphBuffers, Tensor]:
@@ -135,8 +170,8 @@ class CudaGraphs:
         while size // 2 >= max(left, MIN_ROWS):
             size //= 2
         chosen = torch.argsort(buffers.done.long(), stable=True)[:size]  # those that continue come first
-        small = self._buffers(size, buffers.attention_mask.shape[1], buffers.noise.shape[1], buffers.greedy)
-        for name in ("tokens", "positions", "attention_mask", "noise", "done", "output", "logprobs"):
+        small = self._buffers(size, buffers.cache.shape[4], buffers.noise.shape[1], buffers.greedy)
+        for name in ("tokens", "first", "noise", "done", "output", "logprobs"):
             getattr(small, name).copy_(getattr(buffers, name)[chosen])
         for name in ("column", "step", "temperature"):
             getattr(small, name).copy_(getattr(buffers, name))
@@ -152,16 +187,14 @@ def _new_buffers(decoder: FastDecoder, rows: int, columns: int, steps: int, gree
         return torch.zeros(*shape, dtype=dtype, device=device)
 
     return GraphBuffers(
-        tokens=new(rows), positions=new(rows), attention_mask=new(rows, columns, dtype=torch.bool),
-        cache=decoder.new_cache(rows, columns), noise=new(rows, steps, dtype=torch.float64), done=new(rows, dtype=torch.bool),
+        tokens=new(rows), first=new(rows), cache=decoder.new_cache(rows, columns),
+        noise=new(rows, steps, dtype=torch.float64), done=new(rows, dtype=torch.bool),
         output=new(rows, steps), logprobs=new(rows, steps, dtype=torch.float32), column=new(1), step=new(1),
         temperature=new(1, dtype=torch.float32), greedy=greedy,
     )  # fmt: skip
 
 
-def _fill(buffers: GraphBuffers, attention_mask: Tensor, noise: Tensor, temperature: float, width: int) -> None:
-    buffers.attention_mask.zero_()
-    buffers.attention_mask[:, : attention_mask.shape[1]] = attention_mask
+def _fill(buffers: GraphBuffers, noise: Tensor, temperature: float, width: int) -> None:
     buffers.noise.copy_(noise)
     buffers.done.zero_()
     buffers.output.fill_(-1)

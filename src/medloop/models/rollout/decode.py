@@ -25,6 +25,7 @@ from torch.nn import functional as F
 
 BLOCK = 512  # words of the vocabulary that are summed together when a token is drawn
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
+RANK_MULTIPLE = 8  # rows of the adapters below a matrix: other sizes are slow to multiply
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -42,35 +43,50 @@ def position_ids(attention_mask: Tensor) -> Tensor:
 
 @dataclass
 class FusedLinear:
-    """Several linear layers with one input as one matrix; `lora_a` and `lora_b` are their adapters, a block for each layer."""
+    """Several linear layers with one input as one matrix. Their adapters' first matrices stand below it: one product for both.
+
+    `ranks` has the adapter's rank of each layer; `lora_b` has a block for each layer and zeros around it.
+    """
 
     layers: list[nn.Module]
-    weight: Tensor
-    bias: Tensor | None
-    lora_a: Tensor | None = None  # (R, in)
+    extended: Tensor  # (out + R, in)
+    bias: Tensor | None  # (out + R,)
+    ranks: tuple[int, ...]
     lora_b: Tensor | None = None  # (R, out)
 
+    @property
+    def outputs(self) -> int:
+        return len(self.extended) if self.lora_b is None else self.lora_b.shape[1]
+
+    def with_lora_inputs(self, x: Tensor) -> Tensor:
+        """(…, out + R): the outputs without their adapters, and what `lora_b` is still to be multiplied with."""
+        return F.linear(x, self.extended, self.bias)
+
     def __call__(self, x: Tensor) -> Tensor:
-        y = F.linear(x, self.weight, self.bias)
-        if self.lora_a is None or self.lora_b is None:
+        y = self.with_lora_inputs(x)
+        if self.lora_b is None:
             return y
-        return torch.addmm(y.view(-1, y.shape[-1]), F.linear(x, self.lora_a).view(-1, len(self.lora_a)), self.lora_b).view_as(y)
+        y = y.view(-1, y.shape[-1])
+        return torch.addmm(y[:, : self.outputs], y[:, self.outputs :], self.lora_b).view(*x.shape[:-1], self.outputs)
 
     def refresh(self, *, merged: bool) -> None:
         """Read the adapters of the layers again, into the memory that is there."""
         out, rank = 0, 0
-        for layer in self.layers:
+        for layer, max_rank in zip(self.layers, self.ranks, strict=True):
             base = _base_linear(layer)
             rows = slice(out, out := out + len(base.weight))
             lora = _active_lora(layer)
             if merged:
                 delta = 0 if lora is None else (lora[1] @ lora[0]) * lora[2]
-                self.weight[rows] = base.weight + delta
-            elif self.lora_a is not None and self.lora_b is not None:
-                ranks = slice(rank, rank := rank + _max_rank(layer))
-                if lora is not None:
-                    self.lora_a[ranks] = lora[0].to(self.lora_a.dtype)
-                    self.lora_b[ranks, rows] = (lora[1].T * lora[2]).to(self.lora_b.dtype)
+                self.extended[rows] = base.weight + delta
+            elif self.lora_b is not None:
+                first = self.outputs + rank
+                ranks = slice(rank, rank := rank + max_rank)
+                self.extended[first : first + max_rank] = 0
+                self.lora_b[ranks, rows] = 0
+                if lora is not None:  # its rank may be below that of another adapter of this layer
+                    self.extended[first : first + len(lora[0])] = lora[0].to(self.extended.dtype)
+                    self.lora_b[ranks.start : ranks.start + len(lora[0]), rows] = (lora[1].T * lora[2]).to(self.lora_b.dtype)
 
 
 @dataclass
@@ -238,15 +254,17 @@ def _from_model(base: Any) -> FastDecoder:
 
 def _fuse(layers: list[Any], *, merged: bool) -> FusedLinear:
     plain = [_base_linear(layer) for layer in layers]
-    weight = torch.cat([layer.weight.detach() for layer in plain]) if merged or len(plain) > 1 else plain[0].weight.detach()
-    bias = None if plain[0].bias is None else torch.cat([layer.bias.detach() for layer in plain])
-    if not merged and len(plain) > 1:  # the model's own matrices become views of the fused one: no second copy
-        for layer, part in zip(plain, weight.split([len(layer.weight) for layer in plain]), strict=True):
+    ranks = tuple(0 if merged else _max_rank(layer) for layer in layers)
+    below = -(-sum(ranks) // RANK_MULTIPLE) * RANK_MULTIPLE
+    copied = merged or len(plain) > 1 or below > 0
+    parts = [layer.weight.detach() for layer in plain]
+    extended = torch.cat([*parts, parts[0].new_zeros(below, parts[0].shape[1])]) if copied else parts[0]
+    bias = None if plain[0].bias is None else torch.cat([*(layer.bias.detach() for layer in plain), parts[0].new_zeros(below)])
+    if copied and not merged:  # the model's own matrices become views of the fused one: no second copy
+        for layer, part in zip(plain, extended[: len(extended) - below].split([len(part) for part in parts]), strict=True):
             layer.weight.data = part
-    if merged or not any(hasattr(layer, "lora_A") for layer in layers):
-        return FusedLinear(layers, weight, bias)
-    rank = sum(_max_rank(layer) for layer in layers)
-    return FusedLinear(layers, weight, bias, weight.new_zeros(rank, weight.shape[1]), weight.new_zeros(rank, len(weight)))
+    lora_b = extended.new_zeros(below, len(extended) - below) if below else None
+    return FusedLinear(layers, extended, bias, ranks, lora_b)
 
 
 def _base_linear(layer: Any) -> Any:
