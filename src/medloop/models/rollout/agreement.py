@@ -6,7 +6,7 @@ accepted when it is at most `MARGIN` times as far from it as the library is. The
 few of them are many times farther than the others: on SmolLM2-135M, 20 random probes gave ratios of 0.83 to 1.16.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,17 +21,26 @@ FLOOR = 2e-4  # nats: in float32 the library itself is the truth
 ROWS, WIDTH, STEPS = 16, 16, 8  # prompts of the probe, their length, and the tokens decoded after them
 
 
-@torch.no_grad()
+Logprobs = Callable[[Tensor, Tensor], Tensor]  # input_ids and attention_mask of the probe -> (ROWS, STEPS + 1, V)
+
+
 def check_agreement(decoder: FastDecoder, model: Any) -> None:
     """UnsupportedModelError unless the decoder's log-probabilities are as good as the model's own."""
-    input_ids, attention_mask = probe(len(decoder.embedding), decoder.embedding.device)
+    compare_with_library(lambda ids, mask: decoder_logprobs(decoder, ids, mask), model)
+
+
+@torch.no_grad()
+def compare_with_library(fast_logprobs: Logprobs, model: Any) -> None:
+    """UnsupportedModelError unless these log-probabilities are as near to float32 as the library's."""
+    embedding = model.get_input_embeddings().weight
+    input_ids, attention_mask = probe(len(embedding), embedding.device)
     was_training = model.training
     model.eval()
     library = library_logprobs(model, input_ids, attention_mask)
     with in_float32(model):
         truth = library_logprobs(model, input_ids, attention_mask)
     model.train(was_training)
-    fast = decoder_logprobs(decoder, input_ids, attention_mask)
+    fast = fast_logprobs(input_ids, attention_mask)
     for rows in (slice(0, None, 2), slice(1, None, 2)):  # whole prompts, and padded ones
         ours, theirs = _distance(fast[rows], truth[rows]), _distance(library[rows], truth[rows])
         if not ours <= max(MARGIN * theirs, FLOOR):  # also when it is not a number

@@ -69,6 +69,22 @@ class FusedLinear:
         y = y.view(-1, y.shape[-1])
         return torch.addmm(y[:, : self.outputs], y[:, self.outputs :], self.lora_b).view(*x.shape[:-1], self.outputs)
 
+    def parameters(self) -> list[Tensor]:
+        """A and B of each layer's active adapter, where it has one."""
+        return [matrix for layer in self.layers if (lora := _active_lora(layer)) is not None for matrix in lora[:2]]
+
+    def parameter_gradients(self, by_a: Tensor, by_b: Tensor) -> list[Tensor | None]:
+        """Of `parameters()`, given those of the adapters' rows of `extended` (R, in) and of `lora_b` (R, out)."""
+        gradients: list[Tensor | None] = []
+        out, rank = 0, 0
+        for layer, max_rank in zip(self.layers, self.ranks, strict=True):
+            rows, first, lora = slice(out, out := out + len(_base_linear(layer).weight)), rank, _active_lora(layer)
+            rank += max_rank
+            if lora is not None:
+                ranks = slice(first, first + len(lora[0]))
+                gradients += [by_a[ranks].to(lora[0].dtype), by_b[ranks, rows].T.to(lora[1].dtype) * lora[2]]
+        return gradients
+
     def refresh(self, *, merged: bool) -> None:
         """Read the adapters of the layers again, into the memory that is there."""
         out, rank = 0, 0
@@ -118,12 +134,23 @@ class FastDecoder:
     head_dim: int
     merged: bool
     _fused: list[FusedLinear] = field(default_factory=list)
+    _seen: list[tuple[int, int]] | None = None
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Read the adapter again. Tensors keep their memory, so that a captured CUDA graph sees the new values."""
         for fused in self._fused:
             fused.refresh(merged=self.merged)
+        self._seen = self._versions()
+
+    def refresh_if_changed(self) -> None:
+        """Read the adapter again if it was trained, exchanged or switched off since it was read."""
+        if self._seen != self._versions():
+            self.refresh()
+
+    def _versions(self) -> list[tuple[int, int]]:
+        """Of every matrix of the active adapter: which one it is, and how often it was written."""
+        return [(matrix.data_ptr(), matrix._version) for fused in self._fused for matrix in fused.parameters()]
 
     def new_cache(self, rows: int, columns: int) -> Tensor:
         """(L, 2, B, K, T, D): keys and values of every layer."""

@@ -78,15 +78,25 @@ class Sampler:
     """A policy in this process as a function from prompts (token ids) to rollouts."""
 
     def __init__(
-        self, model: Any, *, stop_ids: Sequence[int], pad_id: int, vocabulary: int | None = None, library: bool = False
+        self,
+        model: Any,
+        *,
+        stop_ids: Sequence[int],
+        pad_id: int,
+        vocabulary: int | None = None,
+        library: bool = False,
+        decoder: FastDecoder | None = None,
     ) -> None:
-        """Only the first `vocabulary` token ids are sampled. `library` takes the library's own forward pass in any case."""
+        """Only the first `vocabulary` token ids are sampled. `library` takes the library's own forward pass in any case.
+
+        `decoder` is the model's fast decoder, where it exists already: two of them would hold the weights twice.
+        """
         self.model = model
         self.device = next(model.parameters()).device
         self.stop_ids = torch.tensor(sorted(set(stop_ids)), device=self.device)
         self.pad_id = pad_id
         self.vocabulary = vocabulary
-        self.fast_decoder = None if library else self._fast_decoder()
+        self.fast_decoder = None if library else decoder or self._fast_decoder()
         self._graphs: CudaGraphs | None = None
 
     def _fast_decoder(self) -> FastDecoder | None:
@@ -126,6 +136,8 @@ class Sampler:
         progress: OnRows | None = None,
     ) -> list[Rollout]:
         """One rollout per prompt, in order; temperature 0 is greedy. Prompts of like length are batched, equal ones read once."""
+        if self.fast_decoder is not None and self.device.type == "cuda":
+            self.fast_decoder.refresh_if_changed()  # training shares it, and may have left it with the reference's adapter
         rollouts = compute_in_batches(
             requests_for(prompts, streams), lambda batch: self._sample(batch, max_new_tokens, temperature),
             lambda request: (-len(request.prompt), tuple(request.prompt)), batch_size=batch_size, unit="sample",

@@ -10,6 +10,7 @@ adapter off. Either way no second model is held. Adapters and value head are flo
 Dropout is off everywhere, always: a rollout and its update must be of the same policy.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,12 +23,14 @@ from torch import Tensor, nn
 from medloop.contracts import ModelRef
 from medloop.models.adapter import fresh_lora
 from medloop.models.load import Loaded, load
+from medloop.models.rollout.decode import UnsupportedModelError
 from medloop.models.rollout.sampler import Rollout, Sampler, stop_ids
 from medloop.models.template import control_ids
 from medloop.settings import Settings
 from medloop.train.rl.logprobs import EntropyMode, TokenLogprobs, logits_logprobs, token_logprobs
 
 REFERENCE = "reference"
+log = logging.getLogger(__name__)
 
 
 class Batch(NamedTuple):
@@ -38,6 +41,8 @@ class Batch(NamedTuple):
     predictors: Tensor  # (B, C): the column of `input_ids` whose hidden state predicts each token of the answer
     targets: Tensor  # (B, C)
     mask: Tensor  # (B, C)
+    packed: Any = None  # PackedRows of the fast forward
+    packed_predictors: Tensor | None = None  # (B, C): the same as `predictors`, into the packed tokens
 
 
 class PolicyOutput(NamedTuple):
@@ -49,7 +54,8 @@ class PolicyOutput(NamedTuple):
     hidden: Tensor | None = None
 
 
-def collate(rollouts: Sequence[Rollout], pad_id: int, device: torch.device) -> Batch:
+def collate(rollouts: Sequence[Rollout], pad_id: int, device: torch.device, *, packed: bool = False) -> Batch:
+    """`packed` also gives the rows as the fast forward takes them."""
     longest = max(len(rollout.prompt) + len(rollout.tokens) for rollout in rollouts)
     columns = max(len(rollout.tokens) for rollout in rollouts)
     input_ids = torch.full((len(rollouts), longest), pad_id)
@@ -61,7 +67,13 @@ def collate(rollouts: Sequence[Rollout], pad_id: int, device: torch.device) -> B
         input_ids[row, : len(sequence)], attention_mask[row, : len(sequence)] = sequence, 1
         targets[row, : len(rollout.tokens)], mask[row, : len(rollout.tokens)] = sequence[len(rollout.prompt) :], True
     predictors = (starts[:, None] - 1 + torch.arange(columns)).clamp(max=longest - 1)
-    return Batch(*(tensor.to(device) for tensor in (input_ids, attention_mask, predictors, targets, mask)))
+    tensors = (tensor.to(device) for tensor in (input_ids, attention_mask, predictors, targets, mask))
+    if not packed:
+        return Batch(*tensors)
+    from medloop.models.fast_forward import pack  # triton
+
+    rows = pack([rollout.prompt for rollout in rollouts], [rollout.tokens for rollout in rollouts], device)
+    return Batch(*tensors, *rows)
 
 
 @dataclass
@@ -73,6 +85,7 @@ class Policy:
     value_head: nn.Linear | None
     has_reference: bool  # a frozen adapter; else the adapter is switched off
     direct: bool = True  # the output layer may be applied to answer tokens alone
+    fast: Any = None  # FastForward, where it fits the model
 
     @property
     def device(self) -> torch.device:
@@ -97,7 +110,9 @@ class Policy:
         return {name: torch.zeros_like(p) if "lora_B" in name else p.clone() for name, p in trained.items()}
 
     def sampler(self) -> Sampler:
-        return Sampler(self.model, stop_ids=stop_ids(self.model, self.loaded.tokenizer), pad_id=self.pad_id)
+        decoder = None if self.fast is None else self.fast.decoder
+        ends = stop_ids(self.model, self.loaded.tokenizer)
+        return Sampler(self.model, stop_ids=ends, pad_id=self.pad_id, decoder=decoder)
 
     def text(self, tokens: Sequence[int]) -> str:
         """An answer as people read it: without control tokens and ids that the tokenizer cannot write."""
@@ -111,9 +126,12 @@ class Policy:
         model = self.model.get_base_model()
         inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, "use_cache": False}
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.device.type == "cuda"):
-            states = model.get_decoder()(**inputs).last_hidden_state
             rows = torch.arange(len(batch.input_ids), device=self.device)[:, None]
-            hidden = states[rows, batch.predictors]  # (B, C, H)
+            if batch.packed is not None:
+                self.fast.decoder.refresh_if_changed()
+                hidden = self.fast(batch.packed)[batch.packed_predictors]  # (B, C, H)
+            else:
+                hidden = model.get_decoder()(**inputs).last_hidden_state[rows, batch.predictors]
             head = model.get_output_embeddings()
             if self.direct:
                 hidden = hidden.to(head.weight.dtype)
@@ -173,7 +191,22 @@ def open_policy(
     value_head = _value_head(width, loaded.device) if with_values else None
     policy = Policy(loaded, model, value_head, ref.adapter is not None)
     policy.direct = _direct_agrees(policy)
+    if policy.direct and loaded.device.type == "cuda" and not gradient_checkpointing:
+        policy.fast = _fast_forward(model)
     return policy
+
+
+def _fast_forward(model: Any) -> Any:
+    """The model's fast forward; None, with a warning, where it does not fit."""
+    try:
+        from medloop.models.fast_forward import open_fast_forward  # triton
+
+        return open_fast_forward(model)
+    except (ImportError, UnsupportedModelError) as error:
+        log.warning(
+            "Training uses the library's forward pass, about 2 times slower, because the fast one does not fit: %s.", error
+        )
+        return None
 
 
 def _copy_as_reference(model: Any) -> None:

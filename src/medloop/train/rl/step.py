@@ -41,12 +41,12 @@ def optimizer_step(
 
     A loss or gradient that is not finite raises NonFiniteError before any weight has moved.
     """
-    by_length = sorted(rows, key=lambda row: (_length(experience, row), row))
+    order = _order(state, rows, experience)
     while True:
         state.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=state.policy.device)
         try:
-            for part, batch in _micro_batches(state, by_length, experience):
+            for part, batch in _micro_batches(state, order, experience):
                 loss = compute_loss(part, batch)
                 loss.backward()  # type: ignore[no-untyped-call]
                 total += loss.detach()
@@ -70,7 +70,7 @@ def compute_logprobs(
 
     `moments` get the hidden states of this pass, micro-batch by micro-batch.
     """
-    order = sorted(range(len(experience.rollouts)), key=lambda row: _length(experience, row))
+    order = _order(state, range(len(experience.rollouts)), experience)
     columns = max(len(rollout.tokens) for rollout in experience.rollouts)
     while True:
         logprobs = torch.zeros(len(order), columns, device=state.policy.device)
@@ -93,14 +93,23 @@ def compute_logprobs(
     return PolicyOutput(logprobs, None, all_values)
 
 
-def _length(experience: Experience, row: int) -> int:
-    return len(experience.rollouts[row].prompt) + len(experience.rollouts[row].tokens)
+def _order(state: TrainState, rows: Sequence[int], experience: Experience) -> list[int]:
+    """Rows of like length side by side, because they are padded; for the fast forward, rows of one prompt, which they share."""
+
+    def key(row: int) -> tuple[Any, ...]:
+        rollout = experience.rollouts[row]
+        return (
+            (len(rollout.prompt), rollout.prompt, row) if state.policy.fast else (len(rollout.prompt) + len(rollout.tokens), row)
+        )
+
+    return sorted(rows, key=key)
 
 
 def _micro_batches(state: TrainState, rows: Sequence[int], experience: Experience) -> Iterator[tuple[list[int], Batch]]:
     for start in range(0, len(rows), state.micro_batch_size):
         part = list(rows[start : start + state.micro_batch_size])
-        yield part, collate([experience.rollouts[row] for row in part], state.policy.pad_id, state.policy.device)
+        rollouts = [experience.rollouts[row] for row in part]
+        yield part, collate(rollouts, state.policy.pad_id, state.policy.device, packed=state.policy.fast is not None)
 
 
 def _halve_micro_batches(state: TrainState) -> None:
