@@ -113,7 +113,7 @@ def open_fast_forward(model: Any) -> FastForward:
         rows, predictors = pack(prompts, [[*ids[-STEPS:].tolist(), 0] for ids in input_ids], input_ids.device)
         return decoder.logits(forward(rows)[predictors]).float().log_softmax(-1)
 
-    compare_with_library(logprobs, model)
+    compare_with_library(logprobs, model, autocast=True)
     check_agreement(decoder, model)
     return forward
 
@@ -133,7 +133,7 @@ def _project_back(linear: FusedLinear, x: Tensor, inner: Tensor | None, by_y: Te
         return by_y @ linear.extended, []
     by_inner = by_y @ linear.lora_b.T  # (N, R)
     to_x = torch.addmm(by_y @ linear.extended[: linear.outputs], by_inner, linear.extended[linear.outputs :])
-    return to_x, linear.parameter_gradients(by_inner.T @ x, inner.T @ by_y)
+    return to_x, linear.parameter_gradients(by_inner.T @ x, by_y.T @ inner)
 
 
 class _AddAndNorm(torch.autograd.Function):
@@ -220,7 +220,7 @@ class _MLP(torch.autograd.Function):
         if by_inner is not None:
             by_activated.addmm_(by_inner, down.extended[down.outputs :])
         activated = kernels.swiglu_backward(gate_up, by_activated)  # gate_up is its gradient now: this graph goes back only once
-        down_gradients = [] if by_inner is None else down.parameter_gradients(by_inner.T @ activated, down_inner.T @ by_y)
+        down_gradients = [] if by_inner is None else down.parameter_gradients(by_inner.T @ activated, by_y.T @ down_inner)
         to_x, gradients = _project_back(layer.gate_up_proj, x, inner, gate_up)
         return to_x, None, *gradients, *down_gradients
 

@@ -110,9 +110,10 @@ def optimise_policy(
 ) -> dict[str, Any]:
     """The optimizer steps of one batch. Without a KL term, answers with advantage 0 change nothing and are not computed."""
     config = state.plan.config
-    trainable = [row for row in range(len(mask)) if mask[row].any() and (config.beta or advantages[row] != 0)]
+    some, moves = mask.any(1).tolist(), (advantages != 0).tolist()
+    trainable = [row for row in range(len(mask)) if some[row] and (config.beta or moves[row])]
     total: PolicyStats | None = None
-    sums = {"entropy": 0.0, "kl": 0.0, "drift": 0.0}
+    sums = dict.fromkeys(("entropy", "kl", "drift"), torch.zeros((), device=state.policy.device))  # read once, at the end
     losses = []
     sampled_logprobs = experience.sampled_logprobs(state.policy.device)
     for epoch in range(config.epochs):
@@ -125,7 +126,7 @@ def optimise_policy(
                 output = state.policy.forward(batch, temperature=config.temperature, entropy="value")
                 part_mask, sampled = mask[part, :columns], sampled_logprobs[part, :columns]
                 old = output.logprobs.detach() if old_logprobs is None else old_logprobs[part, :columns]
-                sums["drift"] += float(rollout_drift(old, sampled, part_mask))
+                sums["drift"] = sums["drift"] + rollout_drift(old, sampled, part_mask)
                 weights = rollout_weights(old, sampled, part_mask, config.rollout_cap) if config.rollout_url else None
                 per_token, stats = policy_losses(
                     output.logprobs, old, advantages[part], part_mask, clip_low=config.clip, clip_high=config.clip_high,
@@ -134,9 +135,9 @@ def optimise_policy(
                 if reference is not None:
                     kl = kl_k3(output.logprobs, reference[part, :columns], part_mask, old_logprobs=old)
                     per_token = per_token + config.beta * kl
-                    sums["kl"] += float(kl.detach().sum())
+                    sums["kl"] = sums["kl"] + kl.detach().sum()
                 assert output.entropy is not None
-                sums["entropy"] += float(torch.where(part_mask, output.entropy, 0.0).sum())
+                sums["entropy"] = sums["entropy"] + torch.where(part_mask, output.entropy, 0.0).sum()
                 total = stats if total is None else total + stats
                 return aggregate(per_token, part_mask, window, config.loss)
 
@@ -144,8 +145,9 @@ def optimise_policy(
             state.phase("TRAINING", len(losses), config.epochs * config.minibatches)
     if total is None:
         return {"loss": 0.0}
+    entropy, kl, drift = (float(sums[name]) for name in ("entropy", "kl", "drift"))
     tokens, answers = max(float(total.tokens), 1.0), max(len(trainable) * config.epochs, 1)
     return {
-        "loss": sum(losses) / len(losses), "entropy": sums["entropy"] / tokens, **total.means(), "drift": sums["drift"] / tokens,
-        "kl": None if reference is None else sums["kl"] / answers,
+        "loss": sum(losses) / len(losses), "entropy": entropy / tokens, **total.means(), "drift": drift / tokens,
+        "kl": None if reference is None else kl / answers,
     }  # fmt: skip

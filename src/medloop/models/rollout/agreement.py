@@ -30,13 +30,17 @@ def check_agreement(decoder: FastDecoder, model: Any) -> None:
 
 
 @torch.no_grad()
-def compare_with_library(fast_logprobs: Logprobs, model: Any) -> None:
-    """UnsupportedModelError unless these log-probabilities are as near to float32 as the library's."""
+def compare_with_library(fast_logprobs: Logprobs, model: Any, *, autocast: bool = False) -> None:
+    """UnsupportedModelError unless these log-probabilities are as near to float32 as the library's.
+
+    `autocast` lets the library compute as it does in training, where the adapter's products are in low precision, too.
+    """
     embedding = model.get_input_embeddings().weight
     input_ids, attention_mask = probe(len(embedding), embedding.device)
     was_training = model.training
     model.eval()
-    library = library_logprobs(model, input_ids, attention_mask)
+    with torch.autocast(embedding.device.type, dtype=torch.bfloat16, enabled=autocast):
+        library = library_logprobs(model, input_ids, attention_mask)
     with in_float32(model):
         truth = library_logprobs(model, input_ids, attention_mask)
     model.train(was_training)

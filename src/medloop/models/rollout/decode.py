@@ -45,14 +45,16 @@ def position_ids(attention_mask: Tensor) -> Tensor:
 class FusedLinear:
     """Several linear layers with one input as one matrix. Their adapters' first matrices stand below it: one product for both.
 
-    `ranks` has the adapter's rank of each layer; `lora_b` has a block for each layer and zeros around it.
+    `sizes` and `ranks` are the outputs and the adapter's rank of each layer; `lora_b` has a block for each layer and zeros else.
     """
 
     layers: list[nn.Module]
     extended: Tensor  # (out + R, in)
     bias: Tensor | None  # (out + R,)
+    sizes: tuple[int, ...]
     ranks: tuple[int, ...]
     lora_b: Tensor | None = None  # (R, out)
+    _loras: list[tuple[Tensor, Tensor, float] | None] = field(default_factory=list)
 
     @property
     def outputs(self) -> int:
@@ -70,31 +72,30 @@ class FusedLinear:
         return torch.addmm(y[:, : self.outputs], y[:, self.outputs :], self.lora_b).view(*x.shape[:-1], self.outputs)
 
     def parameters(self) -> list[Tensor]:
-        """A and B of each layer's active adapter, where it has one."""
-        return [matrix for layer in self.layers if (lora := _active_lora(layer)) is not None for matrix in lora[:2]]
+        """A and B of each layer's active adapter as they were read, where it has one."""
+        return [matrix for lora in self._loras if lora is not None for matrix in lora[:2]]
 
     def parameter_gradients(self, by_a: Tensor, by_b: Tensor) -> list[Tensor | None]:
-        """Of `parameters()`, given those of the adapters' rows of `extended` (R, in) and of `lora_b` (R, out)."""
+        """Of `parameters()`, given those of the adapters' rows of `extended` (R, in) and of `lora_b`, turned (out, R)."""
         gradients: list[Tensor | None] = []
         out, rank = 0, 0
-        for layer, max_rank in zip(self.layers, self.ranks, strict=True):
-            rows, first, lora = slice(out, out := out + len(_base_linear(layer).weight)), rank, _active_lora(layer)
-            rank += max_rank
+        for lora, size, max_rank in zip(self._loras, self.sizes, self.ranks, strict=True):
             if lora is not None:
-                ranks = slice(first, first + len(lora[0]))
-                gradients += [by_a[ranks].to(lora[0].dtype), by_b[ranks, rows].T.to(lora[1].dtype) * lora[2]]
+                ranks = slice(rank, rank + len(lora[0]))
+                by_b_block = by_b[out : out + size, ranks].to(lora[1].dtype, memory_format=torch.contiguous_format)
+                gradients += [by_a[ranks].to(lora[0].dtype), by_b_block if lora[2] == 1.0 else by_b_block.mul_(lora[2])]
+            out, rank = out + size, rank + max_rank
         return gradients
 
     def refresh(self, *, merged: bool) -> None:
         """Read the adapters of the layers again, into the memory that is there."""
+        self._loras = [_active_lora(layer) for layer in self.layers]
         out, rank = 0, 0
-        for layer, max_rank in zip(self.layers, self.ranks, strict=True):
-            base = _base_linear(layer)
-            rows = slice(out, out := out + len(base.weight))
-            lora = _active_lora(layer)
+        for layer, lora, size, max_rank in zip(self.layers, self._loras, self.sizes, self.ranks, strict=True):
+            rows = slice(out, out := out + size)
             if merged:
                 delta = 0 if lora is None else (lora[1] @ lora[0]) * lora[2]
-                self.extended[rows] = base.weight + delta
+                self.extended[rows] = _base_linear(layer).weight + delta
             elif self.lora_b is not None:
                 first = self.outputs + rank
                 ranks = slice(rank, rank := rank + max_rank)
@@ -134,7 +135,7 @@ class FastDecoder:
     head_dim: int
     merged: bool
     _fused: list[FusedLinear] = field(default_factory=list)
-    _seen: list[tuple[int, int]] | None = None
+    _seen: list[Any] | None = None
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -148,9 +149,11 @@ class FastDecoder:
         if self._seen != self._versions():
             self.refresh()
 
-    def _versions(self) -> list[tuple[int, int]]:
-        """Of every matrix of the active adapter: which one it is, and how often it was written."""
-        return [(matrix.data_ptr(), matrix._version) for fused in self._fused for matrix in fused.parameters()]
+    def _versions(self) -> list[Any]:
+        """Which adapter is active (the same one in every layer), and how often each of its matrices was written."""
+        first = self._fused[0].layers[0]
+        active = (getattr(first, "disable_adapters", None), *getattr(first, "active_adapters", ()))
+        return [active, *(matrix._version for fused in self._fused for matrix in fused.parameters())]
 
     def new_cache(self, rows: int, columns: int) -> Tensor:
         """(L, 2, B, K, T, D): keys and values of every layer."""
@@ -291,7 +294,7 @@ def _fuse(layers: list[Any], *, merged: bool) -> FusedLinear:
         for layer, part in zip(plain, extended[: len(extended) - below].split([len(part) for part in parts]), strict=True):
             layer.weight.data = part
     lora_b = extended.new_zeros(below, len(extended) - below) if below else None
-    return FusedLinear(layers, extended, bias, ranks, lora_b)
+    return FusedLinear(layers, extended, bias, tuple(len(part) for part in parts), ranks, lora_b)
 
 
 def _base_linear(layer: Any) -> Any:

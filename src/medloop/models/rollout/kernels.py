@@ -21,7 +21,7 @@ from torch import Tensor
 from medloop.models.rollout.decode import FastDecoder, FusedLinear
 
 ATTENTION_BLOCK = 64  # columns of the cache that are read together
-PROGRAMS = 264  # two for each multiprocessor of a large GPU
+PROGRAMS = 132  # of the attention at least: one for each multiprocessor of a large GPU
 CHUNK = 2048  # words of the vocabulary that are summed together
 
 
@@ -250,7 +250,7 @@ class FusedStep:
         self.decoder = decoder
         device, dtype, size = decoder.embedding.device, decoder.embedding.dtype, decoder.embedding.shape[1]
         self.residual = torch.zeros(rows, size, dtype=torch.float32, device=device)
-        self.splits = max(1, min(8, PROGRAMS // (rows * decoder.kv_heads)))
+        self.splits = max(1, min(8, PROGRAMS // (rows * decoder.kv_heads)))  # parts of a row's columns
         partial = rows * decoder.heads * self.splits * (decoder.head_dim + 2) if self.splits > 1 else 1
         self.partial = torch.zeros(partial, dtype=torch.float32, device=device)
         self.q = torch.zeros(rows, decoder.heads * decoder.head_dim, dtype=dtype, device=device)

@@ -41,6 +41,7 @@ def token_logprobs(
     bias: Tensor | None = None,
     softcap: float | None = None,
     mask: Tensor | None = None,
+    places: Tensor | None = None,
     entropy: EntropyMode = "none",
     chunk: int | None = None,
 ) -> TokenLogprobs:
@@ -48,18 +49,24 @@ def token_logprobs(
 
     `hidden` at t must be the state that predicts the target at t: shift by one before the call.
     `softcap` c makes logits c tanh(logits / c) first (Gemma). Where `mask` (B, T) is False nothing is computed and the
-    result is 0. `entropy`: `none`, its `value` for the log, or with its `gradient` for a bonus. Sums run in float32 (in
+    result is 0; `places` are the True ones of the flattened mask, for callers who know them: a GPU need not be waited for.
+    `entropy`: `none`, its `value` for the log, or with its `gradient` for a bonus. Sums run in float32 (in
     float64 for float64 inputs); logits are rounded to the type of `hidden` first, as the model itself does when sampling.
     """
     assert temperature > 0, f"temperature must be above 0, here it is {temperature}"
-    chosen = torch.ones_like(targets, dtype=torch.bool) if mask is None else mask
-    rows = hidden.flatten(0, -2) if mask is None else hidden[mask]
+    if places is None and mask is not None:
+        places = mask.flatten().nonzero().squeeze(1)
+    rows, answers = hidden.flatten(0, -2), targets.flatten()
+    if places is not None:
+        rows, answers = rows[places], answers[places]
     chunk = chunk or max(1, (CHUNK_CPU if hidden.device.type == "cpu" else CHUNK_GPU) // weight.shape[0])
     trained = weight.requires_grad or (bias is not None and bias.requires_grad)
     learns = torch.is_grad_enabled() and hidden.requires_grad
     head = _Head(temperature, softcap, chunk, entropy, "again" if trained else "keep" if learns else "none")
-    logprobs, entropies = _ChunkedLogprobs.apply(rows, weight, bias, targets[chosen], head)  # type: ignore[no-untyped-call]
-    return TokenLogprobs(_place(logprobs, chosen), None if entropy == "none" else _place(entropies, chosen))
+    logprobs, entropies = _ChunkedLogprobs.apply(rows, weight, bias, answers, head)  # type: ignore[no-untyped-call]
+    return TokenLogprobs(
+        *(_place(values, places, targets.shape) for values in (logprobs, entropies if entropy != "none" else None))
+    )
 
 
 def logits_logprobs(logits: Tensor, targets: Tensor, *, temperature: float, entropy: EntropyMode = "none") -> TokenLogprobs:
@@ -207,6 +214,10 @@ def _sum_dtype(of: Tensor) -> torch.dtype:
     return torch.float64 if of.dtype == torch.float64 else torch.float32
 
 
-def _place(values: Tensor, mask: Tensor) -> Tensor:
-    """Values of the chosen tokens (N,) in their places (B, T), 0 elsewhere."""
-    return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)
+def _place(values: Tensor | None, places: Tensor | None, shape: torch.Size) -> Any:
+    """Values of the chosen tokens (N,) in their places of (B, T), 0 elsewhere."""
+    if values is None:
+        return None
+    if places is None:
+        return values.view(shape)
+    return values.new_zeros(shape.numel()).index_copy(0, places, values).view(shape)

@@ -11,7 +11,6 @@ No model, no file, no global state. `docs/stages/rl_maths.md` has the formulas a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 import torch
@@ -119,9 +118,3 @@ class AdaptiveKL:
 def should_stop(approx_kl: float, target: float, factor: float = 1.5) -> bool:
     """Whether the policy has moved so far from the sampled one that this batch is spent."""
     return approx_kl > factor * target
-
-
-def is_finite(loss: Tensor, parameters: Iterable[torch.nn.Parameter] = ()) -> bool:
-    """Whether the loss and every gradient are finite; if not, the step must be skipped."""
-    finite = [torch.isfinite(loss).all(), *(torch.isfinite(p.grad).all() for p in parameters if p.grad is not None)]
-    return bool(torch.stack(finite).all())  # one wait for the device, not one per parameter

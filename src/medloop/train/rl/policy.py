@@ -41,6 +41,7 @@ class Batch(NamedTuple):
     predictors: Tensor  # (B, C): the column of `input_ids` whose hidden state predicts each token of the answer
     targets: Tensor  # (B, C)
     mask: Tensor  # (B, C)
+    places: Tensor  # (N,): where the flattened mask is True
     packed: Any = None  # PackedRows of the fast forward
     packed_predictors: Tensor | None = None  # (B, C): the same as `predictors`, into the packed tokens
 
@@ -67,7 +68,9 @@ def collate(rollouts: Sequence[Rollout], pad_id: int, device: torch.device, *, p
         input_ids[row, : len(sequence)], attention_mask[row, : len(sequence)] = sequence, 1
         targets[row, : len(rollout.tokens)], mask[row, : len(rollout.tokens)] = sequence[len(rollout.prompt) :], True
     predictors = (starts[:, None] - 1 + torch.arange(columns)).clamp(max=longest - 1)
-    tensors = (tensor.to(device) for tensor in (input_ids, attention_mask, predictors, targets, mask))
+    tensors = (
+        tensor.to(device) for tensor in (input_ids, attention_mask, predictors, targets, mask, mask.flatten().nonzero()[:, 0])
+    )
     if not packed:
         return Batch(*tensors)
     from medloop.models.fast_forward import pack  # triton
@@ -118,7 +121,8 @@ class Policy:
         """An answer as people read it: without control tokens and ids that the tokenizer cannot write."""
         tokenizer = self.loaded.tokenizer
         hidden = control_ids(tokenizer)
-        visible = [token for token in tokens if token not in hidden and token < len(tokenizer)]
+        size = len(tokenizer)
+        visible = [token for token in tokens if token not in hidden and token < size]
         return str(tokenizer.decode(visible, skip_special_tokens=False))
 
     def forward(self, batch: Batch, *, temperature: float, entropy: EntropyMode = "none", values: bool = False) -> PolicyOutput:
@@ -136,8 +140,9 @@ class Policy:
             if self.direct:
                 hidden = hidden.to(head.weight.dtype)
                 tokens = token_logprobs(
-                    hidden, head.weight, batch.targets, temperature=temperature, bias=head.bias, mask=batch.mask, entropy=entropy
-                )
+                    hidden, head.weight, batch.targets, temperature=temperature, bias=head.bias, places=batch.places,
+                    entropy=entropy,
+                )  # fmt: skip
             else:
                 logits = model(**inputs).logits[rows, batch.predictors]
                 unmasked = logits_logprobs(logits, batch.targets, temperature=temperature, entropy=entropy)

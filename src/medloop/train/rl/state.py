@@ -111,7 +111,8 @@ def _optimizer(policy: Policy, config: Any, rate: float) -> torch.optim.Optimize
         kind = PagedAdamW8bit
     # eps 1e-5 as in the PPO that others reproduced; weight decay would pull the adapter to the base, not to the reference.
     adapter = [p for name, p in policy.trained().items() if not name.startswith("value_head")]  # the critic fits its own head
-    return kind(adapter, lr=rate, eps=1e-5, weight_decay=0.0)
+    fused = {"fused": True} if kind is torch.optim.AdamW and policy.device.type == "cuda" else {}
+    return kind(adapter, lr=rate, eps=1e-5, weight_decay=0.0, **fused)
 
 
 def _sampler(policy: Policy, plan: RLPlan, settings: Settings) -> RolloutSampler:

@@ -4,6 +4,7 @@ Out of memory halves the micro-batches and does the same step again in smaller p
 log-probabilities are not finite is undone and counted; the third ends the run.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -15,7 +16,6 @@ from medloop.errors import ResultError
 from medloop.train.rl import samples
 from medloop.train.rl.audit import CAUTIOUS, watched
 from medloop.train.rl.experience import Experience
-from medloop.train.rl.maths import is_finite
 from medloop.train.rl.policy import Batch, PolicyOutput, collate
 from medloop.train.rl.state import TrainState
 
@@ -53,13 +53,13 @@ def optimizer_step(
             break
         except torch.OutOfMemoryError:
             _halve_micro_batches(state)
-    trained = list(state.policy.trained().values())
-    if not is_finite(total, trained):
+    norm = torch.nn.utils.clip_grad_norm_(state.policy.trained().values(), state.plan.config.max_grad_norm)
+    loss_and_norm = torch.stack([total, norm]).tolist()  # one wait for the device
+    if not all(map(math.isfinite, loss_and_norm)):
         state.optimizer.zero_grad(set_to_none=True)
         raise NonFiniteError
-    torch.nn.utils.clip_grad_norm_(trained, state.plan.config.max_grad_norm)
     state.optimizer.step()
-    return float(total)
+    return float(loss_and_norm[0])
 
 
 @torch.no_grad()
