@@ -84,6 +84,13 @@ class FastForward:
     def __init__(self, decoder: FastDecoder) -> None:
         self.decoder = decoder
 
+    @property
+    def bytes_per_token(self) -> int:
+        """What a token keeps for the way back: the residual twice in float32; the rest in the type of the weights."""
+        layer, hidden = self.decoder.layers[0], self.decoder.embedding.shape[1]
+        linears = layer.qkv_proj, layer.o_proj, layer.gate_up_proj
+        return len(self.decoder.layers) * (8 * hidden + 2 * (2 * hidden + sum(linear.outputs for linear in linears)))
+
     def __call__(self, rows: PackedRows) -> Tensor:
         decoder, dtype = self.decoder, self.decoder.embedding.dtype
         x = F.embedding(rows.tokens, decoder.embedding).float()

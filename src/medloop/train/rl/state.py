@@ -26,6 +26,7 @@ from medloop.train.runs.checkpoint import Checkpoint, save_checkpoint
 from medloop.train.runs.progress import OnProgress, Progress, StepReward, ignore_progress
 
 MICRO_BATCH_SIZE = {"cpu": 64, "cuda": 16}  # answers in an update at once, unless micro_batch_size says otherwise
+MAX_MICRO_BATCH = 32  # more are not faster: the products fill the GPU
 
 
 @dataclass
@@ -96,11 +97,20 @@ def create_train_state(
     )  # fmt: skip
     rate = config.rate_for(runtime.count_parameters(policy.model)[1])
     optimizer = _optimizer(policy, config, rate)
-    micro_batch_size = config.micro_batch_size or MICRO_BATCH_SIZE[policy.device.type]
+    micro_batch_size = config.micro_batch_size or _micro_batch_size(policy, plan)
     state = TrainState(plan, policy, _sampler(policy, plan, settings), optimizer, rate, micro_batch_size, started, on_progress)
     if checkpoint is not None:
         state.restore(checkpoint)
     return state
+
+
+def _micro_batch_size(policy: Policy, plan: RLPlan) -> int:
+    """Answers in an update at once: for the fast forward as many as fill half of the free memory, at most MAX_MICRO_BATCH."""
+    if policy.fast is None:
+        return MICRO_BATCH_SIZE[policy.device.type]
+    longest = max(len(prompt.token_ids) for prompt in plan.prompts) + plan.config.max_new_tokens
+    free, _ = torch.cuda.mem_get_info(policy.device)
+    return max(1, min(MAX_MICRO_BATCH, free // 2 // (longest * policy.fast.bytes_per_token)))
 
 
 def _optimizer(policy: Policy, config: Any, rate: float) -> torch.optim.Optimizer:
