@@ -105,8 +105,8 @@ def main() -> None:
     by = "tokens_per_s" if device.type == "cuda" else "tokens_per_cpu_s"
     report["times_generate"] = round(report[ours.backend][by] / report["generate"][by], 2)
     first, second = (s(prompts[:4], streams[:4], max_new_tokens=16) for s in (library, ours))
-    same = [(a, b) for x, y in zip(first, second, strict=True) for a, b in zip(x.logprobs[:1], y.logprobs[:1], strict=True)]
-    report["first_token_drift"] = max(abs(a - b) for a, b in same)
+    same = [(x.logprobs[0], y.logprobs[0]) for x, y in zip(first, second, strict=True) if x.tokens[0] == y.tokens[0]]
+    report["first_token_drift"] = max((abs(a - b) for a, b in same), default=None)
     if device.type == "cuda":
         weights = sum(p.numel() * p.element_size() for p in model.parameters())
         report["weight_reading_limit_tokens_per_s"] = round(args.rows / (weights / 4.8e12))  # an H200 reads 4.8 TB/s

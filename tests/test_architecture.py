@@ -35,6 +35,7 @@ OPTIONAL = HEAVY | {
     "safetensors",
     "starlette",
     "tokenizers",
+    "triton",
     "uvicorn",
 }
 LONGEST_FILE = 400  # lines

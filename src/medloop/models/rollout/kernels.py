@@ -240,7 +240,7 @@ def _draw(
 
 
 def _power_of_two(size: int, least: int = 1) -> int:
-    return max(least, triton.next_power_of_2(size))
+    return max(least, int(triton.next_power_of_2(size)))
 
 
 class FusedStep:

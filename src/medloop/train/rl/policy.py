@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from medloop.contracts import ModelRef
 from medloop.models.adapter import fresh_lora
 from medloop.models.load import Loaded, load
+from medloop.models.packing import PackedRows, pack
 from medloop.models.rollout.decode import UnsupportedModelError
 from medloop.models.rollout.sampler import Rollout, Sampler, stop_ids
 from medloop.models.template import control_ids
@@ -42,7 +43,7 @@ class Batch(NamedTuple):
     targets: Tensor  # (B, C)
     mask: Tensor  # (B, C)
     places: Tensor  # (N,): where the flattened mask is True
-    packed: Any = None  # PackedRows of the fast forward
+    packed: PackedRows | None = None  # as the fast forward takes them
     packed_predictors: Tensor | None = None  # (B, C): the same as `predictors`, into the packed tokens
 
 
@@ -68,15 +69,15 @@ def collate(rollouts: Sequence[Rollout], pad_id: int, device: torch.device, *, p
         input_ids[row, : len(sequence)], attention_mask[row, : len(sequence)] = sequence, 1
         targets[row, : len(rollout.tokens)], mask[row, : len(rollout.tokens)] = sequence[len(rollout.prompt) :], True
     predictors = (starts[:, None] - 1 + torch.arange(columns)).clamp(max=longest - 1)
-    tensors = (
-        tensor.to(device) for tensor in (input_ids, attention_mask, predictors, targets, mask, mask.flatten().nonzero()[:, 0])
-    )
+    places = mask.flatten().nonzero()[:, 0]
+    batch = Batch(
+        input_ids.to(device), attention_mask.to(device), predictors.to(device), targets.to(device), mask.to(device),
+        places.to(device),
+    )  # fmt: skip
     if not packed:
-        return Batch(*tensors)
-    from medloop.models.fast_forward import pack  # triton
-
-    rows = pack([rollout.prompt for rollout in rollouts], [rollout.tokens for rollout in rollouts], device)
-    return Batch(*tensors, *rows)
+        return batch
+    rows, packed_predictors = pack([rollout.prompt for rollout in rollouts], [rollout.tokens for rollout in rollouts], device)
+    return batch._replace(packed=rows, packed_predictors=packed_predictors)
 
 
 @dataclass

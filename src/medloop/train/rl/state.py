@@ -110,7 +110,7 @@ def _micro_batch_size(policy: Policy, plan: RLPlan) -> int:
         return MICRO_BATCH_SIZE[policy.device.type]
     longest = max(len(prompt.token_ids) for prompt in plan.prompts) + plan.config.max_new_tokens
     free, _ = torch.cuda.mem_get_info(policy.device)
-    return max(1, min(MAX_MICRO_BATCH, free // 2 // (longest * policy.fast.bytes_per_token)))
+    return max(1, min(MAX_MICRO_BATCH, int(free // 2 // (longest * policy.fast.bytes_per_token))))
 
 
 def _optimizer(policy: Policy, config: Any, rate: float) -> torch.optim.Optimizer:
