@@ -8,7 +8,7 @@ one row of the store, written at the end: a gate that was killed has left none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medloop import lexicon
@@ -82,6 +82,10 @@ def examine(
     progress: Callable[[str], Progress] | None = None,
 ) -> Examined:
     """The verdict on `candidate` against `baseline`; a Path is a file of answers. Nothing is stored."""
+    if isinstance(candidate, ModelRef):
+        if candidate.codebook is not None:
+            raise ConfigError("A verdict is about the bytes of a model, and a codebook is not among them", "Name the model alone")
+        resolve_chat_model(candidate, settings)  # a model without bytes here, such as a URL, is refused before anything is asked
     if report is not None:
         if isinstance(candidate, Path) or baseline is not None:
             raise ConfigError("--report goes with --model alone", "The baseline is the first model of the report")
@@ -122,8 +126,13 @@ def _evaluated(
     )  # fmt: skip
     AuditTrail(store).record("eval.report", done.markdown, report=done.report.content_id())
     first, second = (result.label for result in done.report.results[:2])
-    contestants = (_contestant(settings, first, baseline, markdown), _contestant(settings, second, candidate, markdown))
-    return done.report, markdown, contestants
+    before, after = (
+        _Contestant(label, side if isinstance(side, Path) else predictions_path(markdown, label))
+        for label, side in ((first, baseline), (second, candidate))
+    )
+    if isinstance(candidate, ModelRef):
+        after = replace(after, model=resolve_chat_model(candidate, settings))
+    return done.report, markdown, (before, after)
 
 
 def _default_baseline(settings: Settings, store: Store, candidate: ModelRef | Path) -> ModelRef:
@@ -136,12 +145,6 @@ def _default_baseline(settings: Settings, store: Store, candidate: ModelRef | Pa
     if candidate.adapter is None:
         raise ConfigError("There is no baseline to compare with", "Name one with --baseline BASE+ADAPTER")
     return ModelRef(base=candidate.base)
-
-
-def _contestant(settings: Settings, label: str, side: ModelRef | Path, markdown: Path) -> _Contestant:
-    if isinstance(side, Path):
-        return _Contestant(label, side)
-    return _Contestant(label, predictions_path(markdown, label), resolve_chat_model(side, settings))
 
 
 def _given_report(
@@ -170,7 +173,7 @@ def _given_report(
         raise InputError(f"{candidate.label} {why} {path}", "Evaluate it beside its baseline: medloop eval")
     markdown = path.with_suffix(".md")
     before, after = (_Contestant(label, predictions_path(markdown, label)) for label in (first, labels[0]))
-    return report, markdown, (before, _Contestant(after.label, after.answers, model))
+    return report, markdown, (before, replace(after, model=model))
 
 
 def _rows(settings: Settings, contestant: _Contestant, report: EvalReport, splits: Sequence[str]) -> list[PanelRow]:

@@ -47,3 +47,5 @@ def test_a_verdict_is_stored_for_the_bytes_of_the_model_and_reused_with_its_repo
     )
     forged = command_line("gate", "--model", model, "--report", report, *pairs)
     assert forged.code == 3 and "was changed, or another workspace made it" in forged.err
+    url = command_line("gate", "--model", "http://127.0.0.1:9/v1#m", "--baseline", model, *pairs)
+    assert url.code == 4 and "There is no model http://127.0.0.1:9/v1#m" in url.err, "a model without bytes has no verdict"
