@@ -67,8 +67,33 @@ def test_a_disguise_that_is_replaced_in_part_is_held(text: str) -> None:
         "Nice.",
         "Good.",
         "Unable to determine from image",
+        "Rude tone",
+        "Rude tone.",
+        "Vague advice",
+        "withdrew consent",
+        "Patronising tone",
+        "Tab Zorvatil 40 1-0-0, then Dexofil patches for a week.",
+        "Travelled to Kenya and Tanzania in June, no bites recalled.",
+        "李氏杆菌脑膜炎，氨苄青霉素联合庆大霉素",
+        "潘生丁负荷试验前不能喝咖啡浓茶",
     ],
 )
 def test_a_note_of_medicine_stays_as_it_is(text: str) -> None:
     assessment = assess(text)
     assert assessment.cleaned == text and not assessment.quarantined
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("身份證號碼K482916(3)，覆診期為三個月後", "K482916(3)"),
+        ("Macau BIR 1/274419/8, referred for PET-CT", "1/274419/8"),
+        ("Pacemaker check: serial RVX 602 118 H, no events logged", "RVX 602 118 H"),
+        ("病理号B2024-07713，报告还没出", "B2024-07713"),
+        ("您好我是wangxiaomei的女儿，她现在喘得厉害", "wangxiaomei"),
+        ("夜班平稳，无特殊交班。小宋", "小宋"),
+    ],
+)
+def test_what_its_cue_or_its_place_gives_away_is_replaced(text: str, secret: str) -> None:
+    cleaned = assess(text).cleaned
+    assert cleaned and secret not in cleaned

@@ -15,7 +15,7 @@ from medloop.errors import ConfigError
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.english.name_words import WORD_NAMES
-from medloop.privacy.phi.lists import ChineseTerms
+from medloop.privacy.phi.lists import ChineseTerms, WordList
 from medloop.privacy.phi.normalize import fold
 from medloop.privacy.phi.spans import Span
 
@@ -24,7 +24,8 @@ _HAN = lazy_pattern(r"[\u3400-\u9fff]")
 _LOOSE = frozenset(("NAME", "PLACE", "ORG"))
 _JOINTS = frozenset(("and", "or", "prn", "s", "c", "e", "h", "o"))
 _TERM_NOUN = lazy_pattern(
-    r"['’]?s? (?:syndrome|disease|histology|sign|test|criteria|staging|classification|fracture|deformity|lesion|cyst|palsy)\b"
+    r"['’]?s? (?:syndrome|disease|histology|sign|test|criteria|staging|classification|fracture|deformity|lesion|cyst|palsy|score|scale|index|pattern|capsule|crisis|triad|bodies"
+    r"|cells|stain(?:ing)?|(?:level|grade|type|class|stage) (?:[IV]{1,3}|\d))\b"
 )
 _TITLE = lazy_pattern(r"(?:dr|doctor|mr|mrs|ms|miss|mister|prof)\b")
 _EPONYM_BEHIND = lazy_pattern(
@@ -45,6 +46,15 @@ _ILLNESS = lazy_pattern(
     r"|curium|stigmine|profen|coxib|fenac|oxicam|codone|morphone|fentanil|nacin|tidine|prazoles|nidazole|bendazole|oquine|micin|vudine|navir|tegravir|buvir|asvir|previr|ciclovir|platin|rubicin|taxel|tecan|citabine"
     r"|trexate|mustine|lidomide|poetin|grastim|cept|kinra|relix|relin|pressin|afil|dopa|giline|canazole|terone|estrel|estradiol|ically|ularly|iently|vitis|nosing)$"
 )
+_DRUG_BEHIND = lazy_pattern(  # a form or a dose
+    r"(?: [A-Z]{1,3}\d?)? (?:\d+(?:[.,/]\d+)? ?(?:mg|mcg|µg|μg|g|ml|mL|units?|iu|IU|%)|tablets?|tabs?|caps(?:ules?)?|patch(?:es)?|cream|gel|ointment|lotion|drops|syrup|suspension|inhalers?|sprays?|nebul\w+"
+    r"|injections?|infusion|pessar\w+|suppositor\w+|sachets?|ampoules?|mouthwash|shampoo|insoles?|od|bd|tds|qds|nocte|prn)\b"
+)
+_DRUG_BEFORE = lazy_pattern(
+    r"\b(?:[Tt]abs?|[Cc]aps?|[Ii]nj|[Ss]yp|[Ss]usp|[Tt]ablets?|courses? of|doses? of|mg of|ml of|prescribed|allerg(?:ic|y) to|intolerant of)\.? $"
+)
+_DRUG_FORMS = frozenset("tab tabs cap caps inj syp susp".split())
+_NATIONS = frozenset({WordList.COUNTRY, WordList.NATION})
 _WORT = lazy_pattern(r"['’]?s? [Ww]ort\b")
 _ABBREVIATION = lazy_pattern("[A-Z]{2,5}")
 _LONGEST = 12  # characters of a Chinese term
@@ -120,6 +130,10 @@ def is_term(text: str, span: Span) -> bool:
     if _TERM_NOUN.match(text, end):
         return not _TITLE.match(phrase)
     words = _WORD.findall(phrase)
+    if kind == "PLACE" and words and all(lists.is_listed(word, _NATIONS) or word in _JOINTS for word in words):
+        return True  # a country identifies nobody
+    if _is_drug(text, start, end, words):
+        return True
     if kind == "NAME" and phrase in WORD_NAMES and text[start].isupper() and not text[start:end].isupper():
         return phrase in lists.eponyms() and _beside_eponym(text, start, end)
     if text[start:end].islower() and len(words) > 1 and any(map(medical.__contains__, words)):
@@ -146,6 +160,14 @@ def is_term(text: str, span: Span) -> bool:
         return all(word in lists.eponyms() for word in words) and _beside_eponym(text, start, end)
     eponyms = lists.eponyms()
     return not unknown or (all(word in eponyms for word in unknown) and _beside_eponym(text, start, end))
+
+
+def _is_drug(text: str, start: int, end: int, words: list[str]) -> bool:
+    """One word that no list of names or words holds, with its form or its dose: "Estradot patches", "Tab Telma"."""
+    form, *rest = words if words and words[0] in _DRUG_FORMS else ["", *words]
+    if len(rest) != 1 or lists.lists_of(rest[0]) or lists.tier(rest[0]) in lists.ORDINARY:
+        return False
+    return bool(form or _DRUG_BEHIND.match(text, end) or _DRUG_BEFORE.search(text, max(0, start - 24), start))
 
 
 _HYPHENATED = lazy_pattern(r"[A-Za-z]+(?:-[A-Za-z]+)+")

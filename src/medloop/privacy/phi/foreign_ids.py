@@ -112,16 +112,17 @@ _NAMES = (
     "|codice fiscale|Steuer-?ID|My Number|National Insurance|NI number|national id|resident permit|residence permit|driver'?s? licen[cs]e|driving licen[cs]e|travel document|passport|Medicare|Medicaid|Medi-?care card"
     "|health card|health insurance|social security|social insurance|social|SSN|NPI|DEA|NHS|CHI number|H&C number|num[ée]ro de s[ée]cu(?:rit[ée] sociale)?|IBAN|BIC|sort code|Taiwan ID|ROC ID|HK ID|permit"
     "|OHIP|HC|health number|IHI|PPS|A-number|alien number|visa|green card|EHIC|GHIC|tax file|voter id|PESEL|CNP|personnr|kennitala|cedula|CUIL|SVNR|NISS|kimlik|Emirates ID|Iqama|civil id|CNIC|NIC|PhilHealth|UMID|MyKad|NIK|BPJS|student id|military id|VA number|DoD ID|Blue Cross|Aetna|Cigna|Kaiser"
+    "|hosp(?:ital)?(?: no)?|unit no|reg(?:istration)?(?: no|\\.)|serial(?: no)?|acct|BIR|sample|specimen|lab no|accession|episode|ABHA|UHID|IPD?(?: no)|OPD?(?: no)|CR no|Macau ID|TX|barcode|sort code and acct"
 )
 _NAMES_ZH = (
     "香港(?:居民)?身份证|澳门(?:居民)?身份证|身[份分]证(?:字号)?|身分证|港澳居民来往内地通行证|回乡证|通行证|台胞证|台湾居民来往大陆通行证|居留证|居住证|绿卡|护照|军官证|士兵证|警官证|社安号|社会安全号|社保号|外国人登录证?号?|登录证|个人番号|マイナンバー|永久居留证"
-    "|NRIC|CPF|SSN|NHS|IBAN|学生证|工作证|海员证|船员证|退役军人证|优待证|老年证|残疾人?证|低保证|出生医学证明|出生证|接种证|疫苗本|暂住证|居留许可|签证|永居证|士官证|健保卡?号?|健康卡|社会保障卡|电子凭证|快递|运单|军人保障卡|税号|医保卡?|驾照|驾驶证|银行账[号户]|账[号户]|卡号|打款到|退款到|汇款到|转账到"
+    "|NRIC|CPF|SSN|NHS|IBAN|学生证|工作证|海员证|船员证|退役军人证|优待证|老年证|残疾人?证|低保证|出生医学证明|出生证|接种证|疫苗本|暂住证|居留许可|签证|永居证|士官证|健保卡?号?|健康卡|社会保障卡|电子凭证|快递|运单|军人保障卡|税号|医保卡?|驾照|驾驶证|银行账[号户]|账[号户]|卡号|登记号|机身号|序列号|设备号|条形?码号?|标本号|样本号|检验号|病理号|影像号|放射号|申请单号?|条码|证件|医保号|新农合证?|农合证|合作医疗证|打款到|退款到|汇款到|转账到"
 )
-_VALUE = (
-    r"(?P<phi>(?=[A-Za-z0-9 .\-/()*_]{0,40}\d)(?:[A-Z]{1,6}[ \-]?)?\(?\d[A-Z0-9]{0,29}(?:[ .\-/*_(]{1,2}[A-Z0-9]{1,8}\)?){0,9})"
-)
+_VALUE = r"(?P<phi>(?=[A-Za-z0-9 .\-/()*_]{0,40}\d)(?:[A-Z]{1,6}[ \-/]?){0,3}\(?\d[A-Z0-9]{0,29}(?:[ .\-/*_(]{1,2}[A-Z0-9]{1,8}\)?){0,9})"
 FOREIGN_IDS = (
     _id("Hong Kong identity card", "card {A123456(3)} seen", rf"{_START}[A-Z]{{1,2}}\d{{6}} ?\([0-9A]\)", is_hong_kong_id, digits=6),
+    _id("Hong Kong identity card behind a word for it", "身份證號碼{K482916(3)}", r"(?i:身[份分]?[证證]\S{0,4}|HKID|HK ID|ID card|identity card)[ :：#]{0,3}(?P<phi>[A-Z]{1,2} ?\d{3} ?\d{3} ?\([0-9A]\))", digits=6),
+    _id("Macau identity card with strokes", "BIR {1/274419/8}", rf"{_START}[157]/\d{{6}}/\d{_END}"),
     _id("Macau identity card", "澳门 {1234567(8)} 登记", rf"{_START}[157]\d{{6}} ?\(\d\)"),
     _id("Taiwan identity card", "ID {A123456789}", rf"{_START}[A-Z][1289]\d{{8}}{_END}", is_taiwan_id),
     _id("permit for Hong Kong and Macau residents", "证件{H12345678}", rf"{_START}(?<!准字)[HM]\d{{8}}(?:\d{{2}})?{_END}"),

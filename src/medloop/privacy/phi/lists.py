@@ -120,11 +120,16 @@ def is_listed(word: str, among: frozenset[WordList]) -> bool:
     return not among.isdisjoint(word_lists().get(word, ""))
 
 
-# The sources of words.txt lack them (web2 is of 1934), so that "Analyze this rash" would begin with a name.
+# The sources of words.txt lack them (web2 is of 1934 and has few irregular forms), so that "Analyze this rash" would begin with
+# a name, and "withdrew consent", too.
 _REQUEST_VERBS = """
     analyze analyzes analyzed analyzing analyzer analyzers classify classifies classifying prioritize prioritizes prioritized
     prioritizing prioritise prioritised prioritising summarise summarised summarising catalyze catalyzed catalyzing paralyze
     paralyzed paralyzing dialyze dialyzed dialyzing hydrolyze hydrolyzed breathalyzer
+    withdrew mistook overtook undertook overtaken undertaken foresaw misread reread overslept outgrew regrew redid undid overdid
+    overate overdosed emailed emailing texted texting voicemail voicemails website websites smartphone app apps login logins
+    untrue unhelpful unkind dismissive judgmental judgemental condescending patronising patronizing insensitive repetitive unclear
+    overlong verbose robotic off-topic offtopic helpful outdated mistranslated hallucinated miscalculated mislabelled mislabeled
 """
 _FILES = (
     (WordList.FIRST_NAME, "first_names"), (WordList.FIRST_NAME, "names_world"), (WordList.SURNAME, "surnames"),

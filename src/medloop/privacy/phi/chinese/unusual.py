@@ -44,8 +44,9 @@ _SYLLABLE = (
 _PEOPLE = lazy_pattern(rf"{_START}(?P<name>[{_SYLLABLE}]{{3,9}})")
 _PEOPLE_PART = lazy_pattern(_PEOPLES)
 _PARTS = sorted({part for line in lists.lines("peoples_zh.txt") for part in line.split()}, key=lambda part: (-len(part), part))
+_PART_STARTS = "".join(sorted({part[0] for part in _PARTS}))  # looked at first: hundreds of parts cost more
 _OF_PARTS = lazy_pattern(
-    rf"(?P<name>(?:{'|'.join(_PARTS)})(?:(?:{'|'.join(_PARTS)}){{1,3}}(?:江|汗|莫|克孜|别克|罕)?|江|汗|克孜|别克)|(?:{'|'.join(part for part in _PARTS if len(part) > 2)}))"
+    rf"(?=[{_PART_STARTS}])(?P<name>(?:{'|'.join(_PARTS)})(?:(?:{'|'.join(_PARTS)}){{1,3}}(?:江|汗|莫|克孜|别克|罕)?|江|汗|克孜|别克)|(?:{'|'.join(part for part in _PARTS if len(part) > 2)}))"
 )
 _DRUG_END = lazy_pattern("[坦汀唑普胺酮啶嗪松定宁素酸钠钾钙酯醇肽辛星韦净康泊芬隆仑喹苷酚因灵片抗]$")
 # A surname and one or two characters of given names at the beginning of a sentence, or as a signature at its end.
@@ -77,7 +78,10 @@ _WITH_LATIN = lazy_pattern(
     rf"(?<![A-Za-z])(?P<name>(?P<first>{_CAP}) ?[{_SINGLE}])(?=[,。、说的问打来在是今昨又也要诉吃发咳术拒没刚已反 (（]|$)|{_START}(?P<name2>[{_SINGLE}](?P<last>{_CAP}))(?![A-Za-z])"
 )
 _SPELLED_LATIN = lazy_pattern(r"(?<![A-Za-z])(?P<name>[A-Za-z](?:[ .\-]{1,3}[A-Za-z]){4,20})(?![A-Za-z])")
-_SMALL_PINYIN = lazy_pattern(r"(?:^|(?<=[,。;:、\n]))(?P<name>[a-z]{2,8} [a-z]{2,12}(?: [a-z]{2,6})?)(?=[\u4e00-\u9fff])")
+_SMALL_PINYIN = lazy_pattern(r"(?:^|(?<=[,。;:、\n]))(?P<name>[a-z]{2,8} [a-z]{2,12}(?: [a-z]{2,6})?)(?= ?[\u4e00-\u9fff]| \d)")
+_JOINED_PINYIN = lazy_pattern(r"(?<![A-Za-z\d@./_\-])(?P<name>[a-z]{6,18})(?![A-Za-z\d@./_\-])")
+_CALLED = lazy_pattern("(?:我是|我叫|名叫|叫|患者|病人|姓名[:：]?|[是有]个) ?$")
+_SIGNED_SHORT = lazy_pattern(rf"(?<=[。！!\n]) ?(?P<name>[小老阿][{_SINGLE}])\s*$")
 _JAPANESE = "山田 佐藤 铃木 高桥 田中 渡边 伊藤 中村 小林 加藤 吉田 山本 佐佐木 山口 松本 井上 木村 清水 斋藤 山崎 森田 池田 桥本 阿部 石川 前田 藤田 小川 冈田 后藤 长谷川 村上 近藤 石井 坂本 远藤 青木 西村 福田 太田 三浦 藤原 松田 中岛 上野 竹内 金子 中野 原田 和田 宫本 大野 水野 野口 川崎 小野寺"
 _TWO = "欧阳|上官|司马|司徒|诸葛|东方|皇甫|慕容|令狐|公孙|夏侯|尉迟|赫连|宇文|长孙|端木|轩辕|申屠|钟离|濮阳|淳于|太史|闻人|独孤|南宫|百里|呼延|东郭|西门|澹台|公冶|宗政|仲孙|鲜于|闾丘|第五|左丘|万俟|拓跋|亓官|司空"
 _LONG_SURNAME = lazy_pattern(
@@ -124,6 +128,7 @@ def _find_rare(text: str) -> Iterator[tuple[int, int]]:
 
 def _find_signature(text: str) -> Iterator[tuple[int, int]]:
     yield from spans_where(_SIGNATURE, text, lambda start, end: _is_no_word(text, start, end) and _is_no_term(text, start, end))
+    yield from (match.span("name") for match in _SIGNED_SHORT.finditer(text))
 
 
 def _find_titled(text: str) -> Iterator[tuple[int, int]]:
@@ -198,6 +203,20 @@ def _find_small_pinyin(text: str) -> Iterator[tuple[int, int]]:
         surname, *given = match["name"].split()
         if surname in PINYIN_SURNAMES and all(map(count_syllables, given)) and sum(map(count_syllables, given)) < 3:
             yield match.span("name")
+    for match in _JOINED_PINYIN.finditer(text):
+        word = match["name"]
+        if (
+            tier(word) not in ORDINARY
+            and word not in medical_words()
+            and _is_pinyin_name(word, bool(_CALLED.search(text, max(0, match.start() - 8), match.start())))
+        ):
+            yield match.span("name")
+
+
+def _is_pinyin_name(word: str, called: bool) -> bool:
+    """A surname and two syllables without a space; one syllable is enough where somebody is called so."""
+    given = (count_syllables(word[cut:]) for cut in range(2, 7) if word[:cut] in PINYIN_SURNAMES and word[cut:])
+    return any(syllables == 2 or (syllables == 1 and called) for syllables in given)
 
 
 def _find_spelled(text: str) -> Iterator[tuple[int, int]]:
@@ -322,13 +341,13 @@ FINDERS = (
     Finder("any name with a dot", "NAME", ("{孛儿只斤·苏日娜}，女", "{让-保罗·热内}，腹痛"), _find_dotted),
     Finder("name of another people of China", "NAME", ("{买合木提江}腹部超声", "{吉克阿果莫}，发热", "{海来阿呷莫}美沙酮门诊"), _find_peoples),
     Finder("rare surname before a given name", "NAME", ("{员翠霞}血糖高",), _find_rare),
-    Finder("signature at the end", "NAME", ("定期复查。{区伟文}",), _find_signature),
+    Finder("signature at the end", "NAME", ("定期复查。{区伟文}", "无特殊交班。{小宋}"), _find_signature),
     Finder("whole name before a title", "NAME", ("已告知{朴善姬}护士",), _find_titled),
     Finder("nickname", "NAME", ("{王姐}说她拉肚子", "{翁阿婆}，独居", "{阿强仔}，你的尿酸"), _find_nicknames),
     Finder("name that is half hidden", "NAME", ("{孙X芳}（保密）",), _find_hidden),
     Finder("name of an account", "NAME", ("@{糖糖家的猫} 你好",), _find_handles),
     Finder("foreign name in Latin letters", "NAME", ("{Dmitri Volkov}今天换药", "{Amy陈}说恶心"), _find_latin),
-    Finder("pinyin in small letters", "NAME", ("{zhang xiaoli}上周来过",), _find_small_pinyin),
+    Finder("pinyin in small letters", "NAME", ("{zhang xiaoli}上周来过", "我是{wangxiaomei}的女儿"), _find_small_pinyin),
     Finder("unknown word that a note begins with", "NAME", ("{全志贤}骨密度低",), _find_subjects),
     Finder("ordinary word that does what a person does", "NAME", ("{江山}昨晚发热",), _find_word_subjects),
     Finder("letters kept apart", "NAME", ("姓名：{L I   J I A N}，",), _find_spelled),

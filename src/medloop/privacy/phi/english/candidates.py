@@ -230,12 +230,16 @@ def _opens_sentence(candidate: PhiCandidate) -> bool:
 
 
 def _begins_no_person(candidate: PhiCandidate) -> bool:
-    """A frequent word, as a surname rare, that opens a sentence in which nobody of that name does anything."""
+    """A frequent word, as a surname rare, or in a remark an ordinary one that nobody is called by, that opens a sentence in which
+    nobody of that name does anything: "Rude tone"."""
     tokens, index = candidate.tokens, _opening(candidate)
     if index is None:
         return False
     word = tokens[index].word.lower()
-    if word not in SELDOM_NAMES and (tier(word) not in lists.FREQUENT or WordList.FIRST_NAME in candidate.listed[0]):
+    is_nobody = tier(word) in lists.ORDINARY and not lists.is_listed(word, lists.NAMES) and word not in WORD_NAMES
+    is_nobody = is_nobody and _has_few_words(candidate.tokens)
+    is_rare = tier(word) in lists.FREQUENT and WordList.FIRST_NAME not in candidate.listed[0]
+    if not (word in SELDOM_NAMES or is_nobody or is_rare):
         return False
     following = tokens[index + 1].word
     if following == "and" and index + 2 < len(tokens):

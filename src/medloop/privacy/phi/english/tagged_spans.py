@@ -12,7 +12,18 @@ from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_plain, is_word_phi
 from medloop.privacy.phi.english.name_words import SELDOM_NAMES, WORD_NAMES
 from medloop.privacy.phi.english.tagger import TAGS, LetterCase, Scores, Token
-from medloop.privacy.phi.lists import FREQUENT, NAMES, NOT_ONLY_ORDINARY, WordList, eponyms, is_listed, medical_words, tier
+from medloop.privacy.phi.lists import (
+    COMMON,
+    FREQUENT,
+    NAMES,
+    NOT_ONLY_ORDINARY,
+    ORDINARY,
+    WordList,
+    eponyms,
+    is_listed,
+    medical_words,
+    tier,
+)
 from medloop.privacy.phi.normalize import MASK
 from medloop.privacy.phi.spans import Span
 
@@ -107,7 +118,7 @@ def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float
     before = "\n"
     for token, margin in zip(part.tokens, margins, strict=True):
         word, opens, before = token.word, before in _ENDS, token.word
-        if is_remark and word.lower() in SELDOM_NAMES:  # "Good."
+        if is_remark and (word.lower() in SELDOM_NAMES or _is_nobody(word)):  # "Good.", "Rude tone"
             continue
         if mixed_case and margin > best and _is_called_so(word):
             best = margin
@@ -128,6 +139,14 @@ def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float
         if not is_medical or is_word_phi(PhiCandidate([token], 0, 0, "NAME", is_medical, mixed_case)):
             best = margin
     return best
+
+
+@lru_cache(maxsize=32_768)
+def _is_nobody(word: str) -> bool:
+    """An ordinary word that is in no list of names, or a common one in small letters; whatever town has its name."""
+    lower = word.lower()
+    is_common = word.islower() and tier(lower) in COMMON
+    return is_common or (tier(lower) in ORDINARY and not is_listed(lower, NAMES) and lower not in WORD_NAMES)
 
 
 @lru_cache(maxsize=32_768)
