@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backup_helpers import Run, rating, restored
@@ -264,10 +265,14 @@ def test_keys_are_replaced_and_wiped_also_without_hard_links(tmp_path: Path, mon
     assert repository.read_keys() == b"second" and not list((tmp_path / "repo").glob("*.old"))
 
 
+@pytest.mark.parametrize("moment", ["while the old one moves", "after the new one is written"])
 def test_a_database_outside_the_workspace_stays_with_its_log_after_a_kill(
-    run: Run, sqlite_settings: Settings, tmp_path: Path, monkeypatch
+    run: Run, sqlite_settings: Settings, tmp_path: Path, monkeypatch, moment: str
 ) -> None:
-    """Seen: the second try moved the file under another name than its write-ahead log, which holds acknowledged records."""
+    """Seen: the second try moved the file under another name than its write-ahead log, which holds acknowledged records.
+
+    Without the mark beside the database, the second try would take what the first one wrote for the old database.
+    """
     path = tmp_path / "disk/clinic.db"
     monkeypatch.setenv("MEDLOOP_DATABASE__URL", f"sqlite:///{path}")
     outside = Settings(home=sqlite_settings.home, database={"url": f"sqlite:///{path}"})
@@ -278,15 +283,23 @@ def test_a_database_outside_the_workspace_stays_with_its_log_after_a_kill(
         shutil.copy(outside.home / "keys/backup.key", tmp_path / "key")
         crud.add(store, [rating("fb_2")], actor="test")
         words = ("restore", tmp_path / "repo", outside.home, "--key-file", tmp_path / "key", "--replace")
-        real = os.rename
+        rename, extract = os.rename, databases.extract
 
         def killed(source: object, target: object) -> None:
             if str(source) == str(path):
                 raise KeyboardInterrupt
-            real(source, target)  # type: ignore[arg-type]
+            rename(source, target)  # type: ignore[arg-type]
+
+        def killed_behind(*args: Any, **more: Any) -> None:
+            extract(*args, **more)
+            raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(databases.os, "rename", killed)
+            if moment.startswith("while"):
+                patch.setattr(databases.os, "rename", killed)
+            else:
+                store.checkpoint()  # the file itself has both records, so that its log cannot make up for a lost file
+                patch.setattr(databases, "extract", killed_behind)
             assert run(*words).code == 130
         later = datetime(2031, 1, 1, tzinfo=UTC)
         monkeypatch.setattr(claim, "utc_now", lambda: later)
