@@ -50,6 +50,18 @@ def test_the_order_of_the_answers_does_not_change_the_issues() -> None:
     )
 
 
+def test_a_few_words_in_common_are_one_issue_in_the_same_stratum_only() -> None:
+    texts = (
+        ("stomach ache after dinner", "take ibuprofen tablets twice"),
+        ("itching rash since holiday", "use ibuprofen tablets now"),
+    )
+    same, different = (
+        [row(n, *text, 1.0, (stratum,)) for n, (text, stratum) in enumerate(zip(texts, strata, strict=True))]
+        for strata in ("xx", "xy")
+    )
+    assert [len(cluster_failures(rows, frozenset({"risk"}), label="m")) for rows in (same, different)] == [1, 0]
+
+
 def test_an_encoder_decides_what_is_alike_where_there_is_one() -> None:
     """By words these share nothing; the encoder puts all in one place."""
     texts = ("itchy scalp", "dandruff shampoo"), ("swollen knee", "elevate it"), ("ringing ears", "hearing test")
