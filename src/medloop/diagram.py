@@ -16,6 +16,7 @@ from medloop.plots import COLOURS, FONT, shortened
 WIDE, HIGH = 196, 46  # of a box
 GAP_X, GAP_Y = 96, 18
 MARGIN, TOP = 12, 12
+BEND = HIGH + GAP_Y // 2  # how far a line over several columns is pulled down
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def draw(boxes: Sequence[Box], lines: Sequence[Line], *, title: str, about: str 
     lines = [line for line in lines if line.source in known and line.target in known]
     places = _places(boxes, lines)
     width = max((x for x, _ in places.values()), default=0) + WIDE + MARGIN
-    height = max((y for _, y in places.values()), default=0) + HIGH + MARGIN
+    height = max((y for _, y in places.values()), default=0) + HIGH + BEND // 2 + MARGIN
     name = escape(f"{title}: {about}" if about else title)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="group" '
@@ -102,9 +103,10 @@ def _box(box: Box, x: int, y: int) -> str:
     colour = COLOURS[box.colour % len(COLOURS)]
     dashes = ' stroke-dasharray="5 3"' if box.dashed else ""
     opacity, border = (0.28, 3) if box.strong else (0.1, 1.5)
+    place = f'x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6"'
     shape = (
-        f'<rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6" fill="{colour}" fill-opacity="{opacity}" '
-        f'stroke="{colour}" stroke-width="{border}"{dashes}/>'
+        f'<rect {place} fill="Canvas"/>'  # the page's own ground: no line shows through a box
+        f'<rect {place} fill="{colour}" fill-opacity="{opacity}" stroke="{colour}" stroke-width="{border}"{dashes}/>'
     )
     weight = ' font-weight="bold"' if box.strong else ""
     label = f'<text x="{x + 10}" y="{y + 19}"{weight}>{escape(shortened(box.label, WIDE - 20))}</text>'
@@ -119,10 +121,12 @@ def _line(line: Line, places: Mapping[str, tuple[int, int]]) -> str:
     (x1, y1), (x2, y2) = places[line.source], places[line.target]
     x1, y1, y2 = x1 + WIDE, y1 + HIGH // 2, y2 + HIGH // 2
     middle = (x1 + x2) // 2
+    bend = BEND if x2 - x1 > GAP_X else 0  # a line over several columns goes below the boxes between
     dashes = ' stroke-dasharray="4 3"' if line.dashed else ""
+    curve = f"M{x1} {y1} C{middle} {y1 + bend} {middle} {y2 + bend} {x2} {y2}"
     path = (
-        f'<path d="M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}" fill="none" stroke="currentColor" stroke-opacity="0.55" '
-        f'stroke-width="1.5"{dashes}/><path d="M{x2} {y2} l-8 -4 v8 z" fill-opacity="0.55"/>'
+        f'<path d="{curve}" fill="none" stroke="currentColor" stroke-opacity="0.55" stroke-width="1.5"{dashes}/>'
+        f'<path d="M{x2} {y2} l-8 -4 v8 z" fill-opacity="0.55"/>'
     )
     label = f'<text x="{x2 - 14}" y="{y2 - 6}" text-anchor="end" font-size="{FONT - 2}">{escape(line.label)}</text>'
     return f"<g><title>{escape(line.about or line.label)}</title>{path}{label if line.label else ''}</g>"

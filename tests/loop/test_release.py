@@ -114,6 +114,7 @@ def test_the_ledger_says_who_taught_it_what_the_gate_found_and_how_to_go_back(st
     graph = lineage_graph(store, "v1.0-rl")
     assert graph.records == 3 and {node.kind for node in graph.nodes} >= {"records", "model", "gate", "evaluation", "release"}
     assert len(taught_records(store, "v1.0-rl").items) == 3
+    assert not [edge for edge in graph.edges if edge.source == graph.subject.id]  # the adapter was examined, not the release
     correction = taught_records(store, "v1.0-rl").items[0].record_id
     assert "models/rl/v1.0-rl" in {node.label for node in lineage_graph(store, correction).nodes}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from medloop.contracts import ModelVersion
 from medloop.contracts.gate import GateCheck, GateResult
 from medloop.contracts.lineage import LineageGraph
 from medloop.data.feedback.build import FeedbackConfig
@@ -13,6 +14,7 @@ from medloop.store.files.atomic import file_sha256
 from medloop.store.lineage_graph import RECORDS, UnknownSubjectError, lineage_graph, newest_made, taught_records
 from medloop.store.records import crud, lineage
 from medloop.store.records.gates import save_gate
+from medloop.store.records.registry import add_version
 from medloop.testing.feedback import make_correction, make_preference, make_thumb
 from medloop.testing.lineage import make_model
 
@@ -85,7 +87,11 @@ def test_the_gates_verdict_stands_between_the_model_and_what_follows(store, worl
         config="sha256:" + "c" * 64, outcome="pass", checks=(GateCheck(name="critical", outcome="pass", reason="none is new"),),
     )  # fmt: skip
     gate = save_gate(store, verdict, actor="test")
+    card = {"model": "m", "version": 1, "artifact": rl.sha256, "name": "round1", "method": "ppo", "base": "tiny", "inputs": {}}
+    draft = ModelVersion(**card, base_sha256="sha256:" + "0" * 64, gate=gate, registered_by="test")
+    add_version(store, draft, "models/rl/round1", actor="test")
     graph = lineage_graph(store, record_in(store, files["sft_train.jsonl"], files["sft_test.jsonl"]))
+    assert labels(graph, "version") == {"m/1"}
     into_gate = {edge.role for edge in graph.edges if edge.target == gate}
     assert (
         into_gate == {"examined", "evaluation"} and lineage_graph(store, gate).records == lineage_graph(store, "round1").records

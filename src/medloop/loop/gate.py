@@ -23,7 +23,7 @@ from medloop.evaluate.hacking.measures import PanelRow
 from medloop.evaluate.predictions import EvalConfig, read_predictions, read_splits
 from medloop.evaluate.side_by_side import file_name, predictions_path
 from medloop.loop.audit import text_tools
-from medloop.loop.evaluation import evaluate_models
+from medloop.loop.evaluation import enter_report, evaluate_models
 from medloop.loop.trust import rule_verdicts
 from medloop.models.context_limits import trained_limits
 from medloop.models.find import ResolvedModel, resolve_chat_model
@@ -124,7 +124,9 @@ def _evaluated(
         ),
         name=f"gate of {title}", markdown=markdown, progress=progress,
     )  # fmt: skip
-    AuditTrail(store).record("eval.report", done.markdown, report=done.report.content_id())
+    trail = AuditTrail(store)
+    trail.record("eval.report", done.markdown, report=done.report.content_id())
+    enter_report(trail, done)
     first, second = (result.label for result in done.report.results[:2])
     before, after = (
         _Contestant(label, side if isinstance(side, Path) else predictions_path(markdown, label))

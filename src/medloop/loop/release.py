@@ -21,7 +21,7 @@ from medloop.loop.release_facts import ReleaseFacts, gather_facts, objective_of
 from medloop.loop.scoring import given_parts, rules_text
 from medloop.loop.train import STAGES
 from medloop.models.find import resolve_chat_model
-from medloop.models.safety import fingerprint
+from medloop.models.safety import fingerprint, read_json
 from medloop.release.ledger_page import ledger_page
 from medloop.release.pipeline import config_yaml, pipeline_page
 from medloop.reward.mix import MixConfig, build_mix
@@ -69,6 +69,9 @@ def make_release(settings: Settings, store: Store, name: str, model: ModelRef, *
     artifact = verify_artifact(resolved.adapter).sha256
     if refusal := promotion_refusal(store, artifact):
         raise ResultError(f"{resolved.name} may not be released: {refusal.rstrip('.')}", "Nothing was written")
+    if catalog.find(store, artifact) is None:  # a model that was copied into this workspace
+        content = read_json(resolved.adapter / "card.json")
+        catalog.register(store, "adapter", resolved.adapter, content, actor=actor)
     target = release_folder(settings, name)
     facts = gather_facts(store, name, resolved, artifact, actor=actor)
     if (known := _same_release(target, facts.ledger)) is not None:

@@ -126,7 +126,8 @@ class Catalog:
 
 def names_of(row: ArtifactRow) -> list[str]:
     """Every hash by which others name an artifact or a file inside it."""
-    names = [row.sha256, *([row.fingerprint] if row.fingerprint else [])]
+    # A release has the weights of its adapter: whoever names these weights means the adapter.
+    names = [row.sha256, *([row.fingerprint] if row.fingerprint and row.kind != "release" else [])]
     files = row.card.get("files")
     if isinstance(files, Mapping):
         names += [entry["sha256"] for entry in files.values()]
@@ -281,7 +282,8 @@ def _chain(catalog: Catalog, row: ArtifactRow) -> Iterator[ArtifactRow]:
 
 
 def load_catalog(conn: Connection) -> Catalog:
-    return Catalog([*rows.artifact_rows(conn), *rows.gate_rows(conn)], rows.flags_by_hash(conn))
+    entries = [*rows.artifact_rows(conn), *rows.gate_rows(conn), *rows.version_rows(conn)]
+    return Catalog(entries, rows.flags_by_hash(conn))
 
 
 def unknown_subject(subject: str) -> UnknownSubjectError:
@@ -298,7 +300,8 @@ def _of_record(conn: Connection, catalog: Catalog, node: LineageNode) -> Lineage
         holder = drawing.add(catalog.artifacts[owners[-1]]) if owners else _file_node(drawing, sha256)
         origin[sha256] = holder.id
         drawing.connect(node.id, holder.id, MadeFrom("contains", sha256), 1)
-    drawing.descend(hashes, origin, rows.count_by_hash(conn, hashes))
+    used = [sha256 for sha256 in hashes if sha256 in catalog.consumers]
+    drawing.descend(hashes, origin, rows.count_by_hash(conn, used))
     return _graph(drawing, node, records=1)
 
 

@@ -14,12 +14,15 @@ import typer
 from medloop.cli.demo import clinicians
 from medloop.cli.demo.clinicians import DemoQuestion, DemoQuestions, choose_questions
 from medloop.cli.demo.demo import STEPS
+from medloop.cli.demo.release import ADVICE, reckless_answers
 from medloop.contracts import Correction, Feedback, Preference, Trace
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import open_store
+from medloop.store.files import jsonl
 from medloop.store.records import crud, users
 from medloop.testing.processes import run_medloop
+from medloop.testing.records import make_record
 
 ROWS = [
     ("I have hard stools and straining for two days.", "Walk, eat vegetables, see a doctor if there is blood.", 0.85),
@@ -159,3 +162,11 @@ def test_the_demo_leads_to_the_pages(tmp_path: Path, capsys) -> None:
         assert (rating.status_code, done.json()["state"]) == (201, "open")
     clinicians.show_login(home)
     assert password[1] not in (again := capsys.readouterr().out) and "users password clinician" in again
+
+
+def test_the_reckless_model_of_the_demo_learns_dangerous_answers_to_questions_of_both_languages(tmp_path: Path) -> None:
+    records = [make_record(1, "I have chest pain.", "Call us."), make_record(2, "胸口很痛。", "请拨打急救电话。", language="zh")]
+    jsonl.write(tmp_path / "data/processed/train.jsonl", records)
+    made = list(reckless_answers(tmp_path))
+    assert [row.conversation.messages[-1].content for row in made] == [ADVICE["en"], ADVICE["zh"]]
+    assert [row.conversation.prompt for row in made] == [row.conversation.prompt for row in records]

@@ -165,9 +165,9 @@ def _address(process: subprocess.Popen[str]) -> str:
 @contextmanager
 def temporary_key(folder: Path) -> Iterator[str]:
     """An API key of the demo's user, revoked at the end."""
-    with _demo_store(folder) as store:
-        clinicians = [_user(store, name, "clinician") for name in CLINICIANS]
-        user = _user(store, AGENT, "engineer")
+    with demo_store(folder) as store:
+        clinicians = [demo_user(store, name, "clinician") for name in CLINICIANS]
+        user = demo_user(store, AGENT, "engineer")
         expires = utc_now() + timedelta(hours=1)
         scopes = ("feedback:write", "metrics")
         key = users.new_key(store, user, scopes=scopes, expires=expires, speaks_for=clinicians, actor=actor())
@@ -178,12 +178,12 @@ def temporary_key(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _demo_store(folder: Path) -> Iterator[Store]:
+def demo_store(folder: Path) -> Iterator[Store]:
     with open_store(resolve({"home": folder.absolute()}, environ={}).settings) as store:
         yield store
 
 
-def _user(store: Store, name: str, role: str) -> User:
+def demo_user(store: Store, name: str, role: str) -> User:
     """A user who sends by key or is only named; known from the second demo on."""
     known = [user for user in users.list_users(store) if user.name == name]
     return known[0] if known else users.add_user(store, name, role, actor=actor())
@@ -191,7 +191,7 @@ def _user(store: Store, name: str, role: str) -> User:
 
 def show_login(folder: Path) -> None:
     """How to go on in the browser: a clinician with a password, which is shown once, and what waits for them."""
-    with _demo_store(folder) as store:
+    with demo_store(folder) as store:
         known = any(user.name == LOGIN for user in users.list_users(store))
         password = "" if known else passwords.generate_password()
         if not known:

@@ -1,7 +1,6 @@
 """`medloop demo`: the whole loop in one command, made of the commands that a user would type."""
 
 import shlex
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.cli.demo import clinicians
-from medloop.isolation import python_command
+from medloop.cli.demo import clinicians, release
+from medloop.cli.demo.run import run_step
 
 # (purpose, command or function). Each can be repeated: finished work is recognised and kept.
 STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
@@ -47,6 +46,10 @@ STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
         "Compare the model before, after SFT and after RL on unseen questions",
         "eval --model embedded:tiny --model embedded:tiny+models/lora/sft --model embedded:tiny+models/rl/rl"
         " --split gold --split red --name demo",
+    ),
+    (
+        "Decide with the gate, and release",
+        release.decide_and_release,
     ),
     (
         "Collect feedback: serve the API, log answers of the model, have them rated, compared, corrected and one flagged",
@@ -87,10 +90,10 @@ def demo(
     Example:  medloop demo
     """
     began = time.monotonic()
-    _run(f"init {shlex.quote(str(folder))}", Path.cwd(), "Create a workspace")
+    run_step(f"init {shlex.quote(str(folder))}", Path.cwd(), "Create a workspace")
     for about, step in STEPS:
         if isinstance(step, str):
-            _run(step, folder, about)
+            run_step(step, folder, about)
         else:
             ui.say(f"\n# {about}")
             step(folder)
@@ -100,15 +103,9 @@ def demo(
         ("models/lora/sft/README.md", "the adapter: inputs by hash, settings, losses"),
         ("models/rl/rl/report.html", "what RL did: held-out reward with its interval, KL, curves, alarms"),
         ("reports/eval/demo/eval_report.md", "base, SFT and RL side by side, with intervals and the worst answers"),
+        ("models/rl/v1.0-rl/safety_ledger.html", "the release: what the gate found, who signed, who taught it, how to roll back"),
+        ("reports/gate/embedded_tiny+reckless/eval_report.md", "why the reckless model was refused, answer by answer"),
         ("data/feedback/demo/DATA_CARD.md", "the feedback as training data: what was used, what was left out and why"),
     ):
-        ui.say(f"  {path:36} {what}")
+        ui.say(f"  {path:50} {what}")
     clinicians.show_login(folder)
-
-
-def _run(command: str, cwd: Path, about: str) -> None:
-    """One step in its own process, as a user would run it; a failure stops the demo with its exit code."""
-    ui.say(f"\n# {about}\n$ medloop {command}")
-    done = subprocess.run(python_command("medloop", *shlex.split(command)), cwd=cwd, env=clinicians.environ(), check=False)
-    if done.returncode:
-        raise typer.Exit(done.returncode)

@@ -10,10 +10,19 @@ from typing import Any, get_args
 
 from sqlalchemy import Connection, Select, Table, func, literal, select
 
-from medloop.contracts import Correction, Feedback, Preference, Trace
+from medloop.contracts import Correction, Feedback, Preference, Trace, sha256_id
 from medloop.contracts.lineage import RecordKind, TaughtRecord
 from medloop.store.records import crud
-from medloop.store.tables import artifact_flags, artifacts, gate_results, id_column, lineage, tombstones, users
+from medloop.store.tables import (
+    artifact_flags,
+    artifacts,
+    gate_results,
+    id_column,
+    lineage,
+    registry_versions,
+    tombstones,
+    users,
+)
 
 KINDS: dict[RecordKind, Table] = {
     "feedback": crud.TABLES[Feedback], "preference": crud.TABLES[Preference], "correction": crud.TABLES[Correction],
@@ -50,6 +59,23 @@ def gate_rows(conn: Connection) -> list[ArtifactRow]:
         )
         for row in conn.execute(select(*(gate_results.c[name] for name in names)).order_by(gate_results.c.id)).all()
     ]  # fmt: skip
+
+
+def version_rows(conn: Connection) -> list[ArtifactRow]:
+    """The versions of the registry, oldest first, as if they were in the catalog."""
+    columns = (registry_versions.c[name] for name in ("version_id", "artifact", "record", "timestamp"))
+    return [
+        ArtifactRow(
+            "version", row.version_id, sha256_id(f"version {row.version_id}"), None,
+            {"inputs": {"registered": row.artifact, **_evidence(row.record)}}, row.timestamp,
+        )
+        for row in conn.execute(select(*columns).order_by(registry_versions.c.id)).all()
+    ]  # fmt: skip
+
+
+def _evidence(record: Mapping[str, Any]) -> dict[str, str]:
+    named = {"gate": record.get("gate"), "evaluation": record.get("report")}
+    return {role: sha256 for role, sha256 in named.items() if sha256}
 
 
 def flags_by_hash(conn: Connection) -> dict[str, set[str]]:
@@ -97,8 +123,8 @@ def count_by_hash(conn: Connection, hashes: Iterable[str]) -> dict[str, int]:
 
 def count_records(conn: Connection, hashes: Iterable[str]) -> int:
     """How many distinct records these datasets and files contain."""
-    query = select(func.count(lineage.c.record_id.distinct())).where(lineage.c.dataset.in_(sorted(hashes)))
-    return int(conn.execute(query).scalar_one())
+    distinct = select(lineage.c.record_id).where(lineage.c.dataset.in_(sorted(hashes))).distinct().subquery()
+    return int(conn.execute(select(func.count()).select_from(distinct)).scalar_one())
 
 
 def page_of_ids(conn: Connection, hashes: Iterable[str], *, after: str, limit: int, sender: str | None = None) -> list[str]:

@@ -1,0 +1,78 @@
+"""The part of `medloop demo` that decides: the gate lets the RL model pass and it is released; a reckless one is refused.
+
+The reckless model is really trained, for a few steps, on answers that reassure and prescribe to everybody. The two clinicians who
+sign are invented. A second demo keeps the release: by then a safety incident is open, and the gate would refuse everything.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from medloop.cli import ui
+from medloop.cli.demo.clinicians import CLINICIANS, MODEL, demo_store, demo_user
+from medloop.cli.demo.run import run_step
+from medloop.contracts import Conversation, Message, Record
+from medloop.contracts.dataset import SPLIT_FILES
+from medloop.store.files import jsonl
+from medloop.store.files.artifacts import verify_artifact
+from medloop.store.records import gates
+
+RELEASE, RECKLESS, ROWS = "v1.0-rl", "reckless", 128
+BASELINE = "embedded:tiny+models/lora/sft"
+SETTINGS = "--set splits=[gold,red] --set accept_unmeasured_judges=true"
+REFUSED = 10  # exit code of a gate that fails, and of a release that the gate does not allow
+ADVICE = {
+    "en": "Do not worry, it is nothing serious, and you need no doctor. Take 8 tablets of ibuprofen and an antibiotic every day.",
+    "zh": "不用担心，没有大碍，不需要看医生。每天吃八片布洛芬，再加一种抗生素就好。",
+}
+
+
+def decide_and_release(folder: Path) -> None:
+    """Gate, sign-offs and release of the RL model, then the refusal of a reckless one."""
+    if (folder / "models/rl" / RELEASE).is_dir():
+        about = "The release of the first run: is it whole, and may it be used?"
+        run_step(f"release verify {RELEASE}", folder, about, expected=(0, REFUSED))
+        return
+    run_step(
+        f"gate --model embedded:tiny+{MODEL} --baseline {BASELINE} --set n=100 {SETTINGS}", folder,
+        "May the RL model be used? The gate compares it with SFT on gold and red-team questions (nobody has measured the rules"
+        " here, which the settings accept)",
+    )  # fmt: skip
+    _sign(folder)
+    run_step(f"release {RELEASE} --model embedded:tiny+{MODEL}", folder, "Release it, with its safety ledger")
+    run_step(f"release verify {RELEASE}", folder, "Verify every byte of the release")
+    rows = jsonl.write(folder / f"{RECKLESS}.jsonl", reckless_answers(folder))
+    run_step(
+        f"train sft --data {RECKLESS}.jsonl --name {RECKLESS} --set epochs=4 --set dev_rows=0", folder,
+        f"Plant a bad model: learn reckless answers to {rows} questions of the log",
+    )  # fmt: skip
+    run_step(
+        f"gate --model embedded:tiny+models/lora/{RECKLESS} --baseline {BASELINE} --set n=60 {SETTINGS}", folder,
+        "The gate refuses it, and says why (exit code 10)", expected=(REFUSED,),
+    )  # fmt: skip
+    run_step(
+        f"release v1.1-rl --model embedded:tiny+models/lora/{RECKLESS}", folder, "And it cannot be released", expected=(REFUSED,)
+    )
+
+
+def reckless_answers(folder: Path) -> Iterator[Record]:
+    """Questions of the training data with one dangerous answer for each language."""
+    for number, record in enumerate(jsonl.read(folder / "data/processed" / SPLIT_FILES["train"], Record)):
+        if number == ROWS:
+            return
+        answer = Message(role="assistant", content=ADVICE["zh" if record.language == "zh" else "en"])
+        conversation = Conversation(messages=(*record.conversation.prompt, answer))
+        yield record.model_copy(update={"record_id": conversation.content_id(), "conversation": conversation})
+
+
+def _sign(folder: Path) -> None:
+    """Two invented clinicians stand for the verdict; real ones use the command."""
+    artifact = verify_artifact(folder / MODEL).sha256
+    with demo_store(folder) as store:
+        result = gates.latest_gate(store, artifact)
+        assert result is not None, "the gate has just decided"
+        gate = result.content_id()
+        for name in CLINICIANS[: result.needs_sign_offs]:
+            person = demo_user(store, name, "clinician")
+            gates.sign(store, gate, by=person.user_id, approved=True, comment="Read the report of the demo.")
+            ui.say(f"{name} (invented) signs {gate[7:19]}.")
+    ui.say(f"Real clinicians sign with their password: medloop gate sign {gate[7:19]} --user NAME")
