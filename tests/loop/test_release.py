@@ -155,7 +155,7 @@ def test_what_is_not_there_any_more_is_said_and_a_later_taint_stops_the_release(
     assert "Missing: eval_report. The report that the gate decided by is not in the workspace any more" in made.out
     assert json.loads((release_folder(store.settings, "v1.0-rl") / LEDGER).read_text())["missing"]["eval_report"]
     with store.write() as conn:
-        lineage.flag_artifact(conn, entry.sha256, "tainted", "trained on data erased in er_1")
+        lineage.flag_artifact(conn, entry.sha256, "tainted", "trained on data erased in er_1", actor="test")
     tainted = release(command_line, store, "verify", "v1.0-rl")
     assert tainted.code == 10 and "tainted by an erasure" in tainted.err
     assert release(command_line, store, "v2.0-rl", "--model", "embedded:tiny+models/rl/round1").code == 10
