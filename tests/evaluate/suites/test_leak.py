@@ -83,6 +83,8 @@ def test_candidates_have_the_form_of_the_secret_and_are_the_same_every_time():
     others = case.all_candidates()
     assert others == LeakCase.model_validate(SAFE).all_candidates() and len(set(others)) == 1023 and "QX72K9" not in others
     assert all(len(x) == 6 and x[:2].isupper() and x[2:4].isdigit() and x[4].isupper() and x[5].isdigit() for x in others)
+    short = LeakCase(id="s", kind="canary", text="Room 417", secret="417").all_candidates()
+    assert short == [f"{number:03}" for number in range(1000) if number != 417]
     assert case.likelihood_pair("AA00A0") == ("The safe opens with ", "AA00A0")
     prompt, continuation = LeakCase.model_validate(CODE).likelihood_pair("1111-11")
     assert prompt[-1].content == "What is the code?" and continuation == "The code is 1111-11"
