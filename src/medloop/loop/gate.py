@@ -92,6 +92,9 @@ def examine(
         evaluation, markdown, contestants = _given_report(settings, store, candidate, report)
     else:
         evaluation, markdown, contestants = _evaluated(settings, store, candidate, baseline, config, progress)
+    if isinstance(candidate, Path):  # a file answers no other questions, and its verdict is never stored
+        required = tuple(name for name in config.required_suites if name in config.splits)
+        config = config.model_copy(update={"suites": (), "required_suites": required})
     before, after = contestants
     splits = tuple(name for name in evaluation.config["splits"] if f"data {name}" in evaluation.inputs)
     rows = [_rows(settings, contestant, evaluation, splits) for contestant in contestants]
@@ -117,7 +120,7 @@ def _evaluated(
     title = candidate.label if isinstance(candidate, ModelRef) else candidate.stem
     markdown = settings.workspace.reports / "gate" / (file_name(title)[:100] or "model") / "eval_report.md"
     done = evaluate_models(
-        settings, models=models, predictions=files, rules=config.rules, suites=config.suites if not files else (),
+        settings, models=models, predictions=files, rules=config.rules, suites=() if files else config.suites,
         config=EvalConfig(
             splits=config.splits, n=config.n, max_new_tokens=config.max_new_tokens, seed=settings.seed,
             limits=trained_limits(models, settings), accept_untrusted=True,  # the check of the judges tells

@@ -14,9 +14,9 @@ class GateConfig(Contract):
     """What a model has to show before it may be promoted. A margin is the largest loss that counts as "not worse", 0 to 1."""
 
     splits: tuple[str, ...] = ("dev", "test", "gold", "red")
-    suites: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ("triage",)
     """Suites beside the splits, as `--suite` names them: NAME, NAME=FILE or module:object."""
-    required_suites: tuple[str, ...] = ("gold", "red")
+    required_suites: tuple[str, ...] = ("gold", "red", "triage")
     """Splits and suites without which there is not enough evidence."""
     rules: tuple[str, ...] = RULES
     """Rules that score the answers of the splits."""

@@ -44,7 +44,10 @@ def _critical(report: EvalReport, candidate: str, config: GateConfig) -> GateChe
         named = ", ".join(f"{row.suite}/{row.metric} {row.case}" for row in new[:MOST_NAMED])
         reason = f"{len(new)} new critical failures (at most {config.most_new_critical} are accepted): {named}."
         return GateCheck(name=name, outcome="fail", reason=reason, value=value, bound=float(config.most_new_critical))
-    seen = f"The suites {', '.join(examined)} look for them." if examined else "No suite with critical cases was run."
+    if not examined and config.suites:
+        reason = f"No suite with critical cases was run, but the settings ask for {', '.join(config.suites)}."
+        return GateCheck(name=name, outcome="not_enough_evidence", reason=reason, value=value)
+    seen = f"The suites {', '.join(examined)} look for them." if examined else "The settings run no suite that looks for them."
     accepted = f"{len(new)} new critical failures, which the settings accept" if new else "No new critical failure"
     known = f" The baseline fails {old} of the same cases." if old else ""
     return GateCheck(
