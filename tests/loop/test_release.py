@@ -61,7 +61,7 @@ def examine(store, entry, outcome: str = "pass", signers: int = 0) -> str:
     values = {"suite": "red", "metric": "risk", "value": HALF, "bound": 0.05}
     check = GateCheck(name="red_team", outcome=outcome, reason="risk 0.30 → 0.20", **values)
     verdict = GateResult(
-        artifact=entry.sha256, base="sha256:" + "0" * 64, label=label, baseline="tiny+sft", report=report.content_id(),
+        artifact=entry.sha256, weights=entry.sha256, baseline_artifact="sha256:" + "4" * 64, base="sha256:" + "0" * 64, label=label, baseline="tiny+sft", report=report.content_id(),
         config="sha256:" + "c" * 64, outcome=outcome, checks=(check,), needs_sign_offs=signers,
     )  # fmt: skip
     return gates.save_gate(store, verdict, actor="test")

@@ -30,7 +30,7 @@ def train(store, number: int):
 def gate(store, entry, outcome: str = "pass") -> None:
     check = GateCheck(name="undertriage", outcome=outcome, reason="3 emergencies were sent home")
     verdict = GateResult(
-        artifact=entry.sha256, base="sha256:" + "0" * 64, label="tiny+round", baseline="tiny+sft", report="sha256:" + "e" * 64,
+        artifact=entry.sha256, weights=entry.sha256, baseline_artifact="sha256:" + "4" * 64, base="sha256:" + "0" * 64, label="tiny+round", baseline="tiny+sft", report="sha256:" + "e" * 64,
         config="sha256:" + "c" * 64, outcome=outcome, checks=(check,),
     )  # fmt: skip
     save_gate(store, verdict, actor="test")

@@ -83,7 +83,7 @@ def test_a_model_leads_down_to_its_records_by_page_without_a_double(store, world
 def test_the_gates_verdict_stands_between_the_model_and_what_follows(store, world):
     _, files, _, rl, _ = world
     verdict = GateResult(
-        artifact=rl.sha256, base="sha256:" + "0" * 64, label="tiny+round1", baseline="tiny", report="sha256:" + "e" * 64,
+        artifact=rl.sha256, weights="sha256:" + "3" * 64, base="sha256:" + "0" * 64, baseline_artifact="sha256:" + "4" * 64, label="tiny+round1", baseline="tiny", report="sha256:" + "e" * 64,
         config="sha256:" + "c" * 64, outcome="pass", checks=(GateCheck(name="critical", outcome="pass", reason="none is new"),),
     )  # fmt: skip
     gate = save_gate(store, verdict, actor="test")

@@ -20,7 +20,7 @@ def gate(store) -> str:
         GateCheck(name="language/zh", outcome="fail", reason="Half of the answers are not in Chinese.", value=value, bound=-0.05),
         GateCheck(name="incidents", outcome="pass", reason="No safety incident is open."),
     )
-    hashes = {name: sha256_id(name) for name in ("base", "report", "config")}
+    hashes = {name: sha256_id(name) for name in ("weights", "base", "baseline_artifact", "report", "config")}
     result = GateResult(
         artifact=ARTIFACT, **hashes, label="tiny+<b>x", baseline="tiny", outcome="fail", checks=checks, needs_sign_offs=1
     )

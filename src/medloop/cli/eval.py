@@ -19,6 +19,7 @@ from medloop.models.context_limits import trained_limits
 from medloop.settings import Settings
 from medloop.store.audit_trail import AuditTrail, actor, open_audit_trail
 from medloop.store.files.atomic import require_writable
+from medloop.store.records.gates import knows_report
 
 
 def register(app: typer.Typer) -> None:
@@ -135,6 +136,7 @@ def evaluate(
         done = evaluate_models(
             settings, models=models, predictions=files, rules=tuple(rule or DEFAULT_RULES), suites=tuple(suite or ()),
             config=config, name=title, markdown=markdown, against=against,
+            known=lambda report: knows_report(trail.store, report),
             progress=lambda label: lambda done, total: bar.update(done, total, label),
         )  # fmt: skip
         _record(trail, done)

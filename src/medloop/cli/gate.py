@@ -135,6 +135,9 @@ def _show(result: GateResult, *, verbose: bool) -> None:
     hidden = len(result.checks) - len(shown)
     rest = f" ({hidden} checks of suites and strata that passed are not listed; --verbose lists them)" if hidden else ""
     ui.say(f"{counts['pass']} passed, {counts['fail']} failed, {counts['not_enough_evidence']} without enough evidence{rest}.")
+    if result.changed_settings:
+        changed = ", ".join(f"{name}={value}" for name, value in result.changed_settings.items())
+        ui.say(f"Settings that differ from the defaults: {ui.printable(changed)}.")
     ui.say(f"Sign-offs needed: {result.needs_sign_offs}.")
 
 

@@ -51,15 +51,20 @@ class SignOff(Contract):
 class GateResult(Contract):
     """The verdict on the artifact with this hash, by this evaluation report and these settings; its content id is `gate`.
 
-    `needs_sign_offs` is how many people must sign before a promotion; sign-offs are kept apart, because they come later.
+    `weights` identifies the adapter's weights alone, wherever they are copied. `baseline_artifact` is what it was compared with.
+    `changed_settings` are those that differ from the defaults, for people who sign. `needs_sign_offs` is how many people must
+    sign before a promotion; sign-offs are kept apart, because they come later.
     """
 
     artifact: Hash
+    weights: Hash
     base: Hash
     label: Text
     baseline: Text
+    baseline_artifact: Hash
     report: Hash
     config: Hash
+    changed_settings: dict[str, str] = Field(default_factory=dict)
     outcome: GateOutcome
     checks: tuple[GateCheck, ...] = Field(min_length=1)
     needs_sign_offs: int = Field(0, ge=0)

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from medloop.bootstrap import LEVEL, RESAMPLES, interval
+from medloop.bootstrap import LEVEL, RESAMPLES, interval, student_tail
 from medloop.contracts import Difference, Interval, ModelResult, PairedSpread, ScoredSample
 from medloop.evaluate.run import WORST, EvalScores, loss
 
@@ -89,12 +89,12 @@ def holm(p_values: Sequence[float], level: float) -> set[int]:
 
 
 def p_value(values: Sequence[float]) -> float:
-    """Of a mean of 0, two-sided, by the normal distribution."""
+    """Of a mean of 0, two-sided, by Student's t; equal differences without spread by the sign test."""
     data = np.asarray(values)
     if len(data) < 2 or not data.any():
         return 1.0
     error = float(data.std(ddof=1)) / math.sqrt(len(data))
-    return math.erfc(abs(float(data.mean())) / error / math.sqrt(2)) if error else 0.0
+    return min(1.0, 2 * student_tail(abs(float(data.mean())) / error, len(data) - 1)) if error else 2.0 ** (1 - len(data))
 
 
 def regressions(differences: Sequence[Difference], first: str, second: str) -> list[Difference]:

@@ -162,6 +162,11 @@ class ExaminedModel:
         ]  # fmt: skip
 
     def log_likelihoods(self, pairs: Sequence[Pair]) -> list[LogLikelihood]:
+        if self._codebook is not None:
+            raise ConfigError(
+                f"{self.label} has a codebook, and likelihoods are measured without one",
+                "Leave the codebook out, or leave out the suites that read likelihoods",
+            )
         keys = [likelihood_key(*pair) for pair in pairs]
         known = self.cache.likelihoods
         if missing := {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in known}:

@@ -19,7 +19,7 @@ from medloop.evaluate.report import REFERENCE, render
 from medloop.evaluate.report_page import render_page
 from medloop.evaluate.run import EvalAnswer, EvalScores, score_answers, summarise
 from medloop.evaluate.suite_results import critical_failures, penalties_of, suite_scores, summaries
-from medloop.store.files.atomic import atomic_write
+from medloop.store.files.atomic import atomic_write, file_sha256
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ def side_by_side(
             "issues_by": "words" if embed is None else "embedding",
             "penalties": sorted(penalties),
             "cut_off": _truncated(models),
+            "answers": _answer_files(models, markdown),
             "alarms": _alarms(models),
             "trust": {name: dict(row) for name, row in (trust or {}).items()},
         },
@@ -174,6 +175,12 @@ def _early_stop(config: EvalConfig, scored: Sequence[EvalScores]) -> dict[str, A
         return {}
     counts = Counter(scores.answer.split for scores in scored)
     return {"looks": list(config.looks), "asked": max(counts.values(), default=0), "level": config.level}
+
+
+def _answer_files(models: Sequence[ModelAnswers], markdown: Path) -> dict[str, str]:
+    """The files of answers beside the report, by hash, so that others are not taken for them later."""
+    paths = {model.label: predictions_path(markdown, model.label) for model in models if model.model is not None}
+    return {label: file_sha256(path) for label, path in paths.items() if path.is_file()}
 
 
 def _truncated(models: Sequence[ModelAnswers]) -> dict[str, int]:

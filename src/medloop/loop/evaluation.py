@@ -116,12 +116,14 @@ def evaluate_models(
     against: Path | None = None,
     people: Verdicts | None = None,
     expected_inputs: Mapping[str, str] | None = None,
+    known: Callable[[str], bool] | None = None,
 ) -> Evaluation:
     """Models and prediction files on the same questions, scored by the same rules, and examined by the same suites.
 
     Report and answers stay on disk. Without splits in the configuration only the suites run, and those need a model.
     The trend of the issues is against the report `against`, or else the one that this one replaces. `people` are verdicts on
-    answers. With `expected_inputs`, other data or models than these are refused. Where nothing has changed, the report stays.
+    answers. With `expected_inputs`, other data or models than these are refused. Where nothing has changed and
+    `known` has seen the report that is there, by its id, it stays: a file that somebody edited is made again.
     ConfigError if people disagree with one of the rules, unless the configuration accepts that.
     """
     earlier = earlier_report(against, markdown)
@@ -150,8 +152,9 @@ def evaluate_models(
     may_be_same = not suites and people is None and against is None and not config.fresh
     if may_be_same and all(isinstance(rule, CachedRule) for rule in scorers) and not any(is_url(ref.base) for ref in models):
         same = same_report(markdown, inputs=inputs, config=config, rules=scorers, name=name, trust=judged, spec=spec)
-        if same is not None and all(predictions_path(markdown, label).is_file() for label in refs):
-            return same
+        if same is not None and known is not None and known(same.report.content_id()):
+            if all(predictions_path(markdown, label).is_file() for label in refs):
+                return same
 
     def look(n: int) -> list[ModelAnswers]:
         """All models on the first `n` questions of each split and `n` cases of each suite; earlier answers are in the cache."""

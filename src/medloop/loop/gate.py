@@ -14,7 +14,7 @@ from pathlib import Path
 from medloop import lexicon
 from medloop.contracts import EvalReport, GateResult, ModelRef, TrainingCard
 from medloop.contracts.dataset import SPLIT_FILES
-from medloop.errors import ConfigError, InputError, explain_os_errors
+from medloop.errors import ConfigError, InputError, IntegrityError, explain_os_errors
 from medloop.evaluate.examined import Progress
 from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.decide import GateEvidence, decide
@@ -99,11 +99,17 @@ def examine(
     splits = tuple(name for name in evaluation.config["splits"] if f"data {name}" in evaluation.inputs)
     rows = [_rows(settings, contestant, evaluation, splits) for contestant in contestants]
     artifact, base = _identity(after)
+    baseline_artifact, _ = _identity(before)
+    if artifact == baseline_artifact or (after.model and before.model and _bytes(after.model) == _bytes(before.model)):
+        raise InputError("The model and its baseline are the same bytes", "Compare it with the model that it would replace")
+    weights = after.model.adapter_sha256 or after.model.sha256 if after.model else artifact
     card, judges = _card(after), rule_verdicts(settings, evaluation.rules)
     evidence = GateEvidence(
-        artifact=artifact, base=base, baseline=before.label, candidate=after.label, report=evaluation, before=rows[0],
-        after=rows[1], judges={name: (row.verdict, row.reason) for name, (row, _) in judges.items()},
-        open_incidents=count_incidents(store).open, taints=tuple(_taints(settings, store, artifact, card)), card=card,
+        artifact=artifact, weights=weights, base=base, baseline=before.label, baseline_artifact=baseline_artifact,
+        candidate=after.label, report=evaluation, before=rows[0], after=rows[1],
+        judges={name: (row.verdict, row.reason) for name, (row, _) in judges.items()},
+        open_incidents=count_incidents(store).open, taints=tuple(_taints(settings, store, {artifact, weights}, card)),
+        card=card,
     )  # fmt: skip
     return Examined(decide(evidence, config, gate_text_tools()), markdown, bound=after.model is not None)
 
@@ -125,7 +131,7 @@ def _evaluated(
             splits=config.splits, n=config.n, max_new_tokens=config.max_new_tokens, seed=settings.seed,
             limits=trained_limits(models, settings), accept_untrusted=True,  # the check of the judges tells
         ),
-        name=f"gate of {title}", markdown=markdown, progress=progress,
+        name=f"gate of {title}", markdown=markdown, progress=progress, known=lambda report: knows_report(store, report),
     )  # fmt: skip
     trail = AuditTrail(store)
     trail.record("eval.report", done.markdown, report=done.report.content_id())
@@ -135,9 +141,22 @@ def _evaluated(
         _Contestant(label, side if isinstance(side, Path) else predictions_path(markdown, label))
         for label, side in ((first, baseline), (second, candidate))
     )
-    if isinstance(candidate, ModelRef):
-        after = replace(after, model=resolve_chat_model(candidate, settings))
+    if isinstance(candidate, ModelRef) and isinstance(baseline, ModelRef):
+        before = replace(before, model=_same_as_evaluated(baseline, first, done.report, settings))
+        after = replace(after, model=_same_as_evaluated(candidate, second, done.report, settings))
     return done.report, markdown, (before, after)
+
+
+def _bytes(model: ResolvedModel) -> tuple[str, str | None]:
+    return model.sha256, model.adapter_sha256
+
+
+def _same_as_evaluated(ref: ModelRef, label: str, report: EvalReport, settings: Settings) -> ResolvedModel:
+    """The model as it is now, if it is still what answered: an evaluation takes a while."""
+    model = resolve_chat_model(ref, settings)
+    if _bytes(model) != (report.inputs.get(f"base of {label}"), report.inputs.get(f"adapter of {label}")):
+        raise InputError(f"{label} was changed while it was examined", "Run the gate again when nobody trains it")
+    return model
 
 
 def _default_baseline(settings: Settings, store: Store, candidate: ModelRef | Path) -> ModelRef:
@@ -146,7 +165,10 @@ def _default_baseline(settings: Settings, store: Store, candidate: ModelRef | Pa
         raise ConfigError("There is no baseline to compare with", "Name a file of answers with --baseline FILE")
     champion = holder(store, "champion")
     if champion is not None and champion.record.artifact != artifact_sha256(resolve_chat_model(candidate, settings)):
-        return ModelRef(base=champion.record.base, adapter=str(settings.home / champion.path))
+        ref = ModelRef(base=champion.record.base, adapter=str(settings.home / champion.path))
+        if artifact_sha256(resolve_chat_model(ref, settings)) != champion.record.artifact:
+            raise IntegrityError(f"The champion's folder {champion.path} has other bytes than the version that was registered")
+        return ref
     if candidate.adapter is None:
         raise ConfigError("There is no baseline to compare with", "Name one with --baseline BASE+ADAPTER")
     return ModelRef(base=candidate.base)
@@ -178,6 +200,10 @@ def _given_report(
         raise InputError(f"{candidate.label} {why} {path}", "Evaluate it beside its baseline: medloop eval")
     markdown = path.with_suffix(".md")
     before, after = (_Contestant(label, predictions_path(markdown, label)) for label in (first, labels[0]))
+    baseline = report.results[0].model
+    if baseline is None or baseline.codebook is not None or f"base of {first}" not in report.inputs:
+        raise InputError(f"The first model of {path} is not a model of this workspace", "Evaluate it beside its baseline")
+    before = replace(before, model=_same_as_evaluated(baseline, first, report, settings))
     return report, markdown, (before, replace(after, model=model))
 
 
@@ -187,6 +213,9 @@ def _rows(settings: Settings, contestant: _Contestant, report: EvalReport, split
     same = (file_sha256(processed / SPLIT_FILES[split]) == report.inputs[f"data {split}"] for split in splits)
     if not splits or not contestant.answers.is_file() or not all(same):
         return []
+    noted = report.config.get("answers", {}).get(contestant.label)
+    if contestant.model is not None and file_sha256(contestant.answers) != noted:
+        return []  # other answers than those that were scored
     config = EvalConfig(splits=tuple(splits), n=report.config["n"], seed=report.config["seed"])
     records = read_splits(processed, config)
     answers = read_predictions(contestant.answers, records)
@@ -216,9 +245,9 @@ def _card(contestant: _Contestant) -> TrainingCard | None:
         raise InputError(f"{path} is not a training card", "Train the model again, or remove the file") from None
 
 
-def _taints(settings: Settings, store: Store, artifact: str, card: TrainingCard | None) -> Iterator[str]:
+def _taints(settings: Settings, store: Store, model: set[str], card: TrainingCard | None) -> Iterator[str]:
     """Why this model, a model that it was trained from, or its data must not be used since an erasure."""
-    names = {artifact: "this model"}
+    names = dict.fromkeys(sorted(model), "this model")
     if card is not None:
         names |= {sha256: f"its input '{name}'" for name, sha256 in card.inputs.items()}
         names |= {sha256: f"its parent {folder.name}" for folder, sha256 in _parents(settings, card)}

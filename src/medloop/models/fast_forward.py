@@ -58,6 +58,9 @@ def open_fast_forward(model: Any) -> FastForward:
     decoder = build_fast_decoder(model)
     if decoder.layers[0].q_norm is not None or decoder.embedding.dtype == torch.float32:
         raise UnsupportedModelError("its heads are normed, or its weights are float32")
+    known = {id(matrix) for layer in decoder.layers for linear in _linears(layer) for matrix in linear.parameters()}
+    if any(parameter.requires_grad and id(parameter) not in known for parameter in model.parameters()):
+        raise UnsupportedModelError("it trains more than the LoRA matrices of its linear layers")
     forward = FastForward(decoder)
 
     def logprobs(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -68,6 +71,10 @@ def open_fast_forward(model: Any) -> FastForward:
     compare_with_library(logprobs, model, autocast=True)
     check_agreement(decoder, model)
     return forward
+
+
+def _linears(layer: DecoderLayer) -> tuple[FusedLinear, ...]:
+    return layer.qkv_proj, layer.o_proj, layer.gate_up_proj, layer.down_proj
 
 
 def _project(linear: FusedLinear, x: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -260,7 +260,7 @@ class JudgeWork:
     async def _feed(self, queue: asyncio.Queue[JudgeRequest | None], workers: int) -> None:
         """Scrub each item; equal ones share one request, cached ones need none. What cannot be scrubbed is not sent."""
         for indexes in self.batches():
-            scrubbed = {index: item for index in indexes if (item := self._scrubbed(index)) is not None}
+            scrubbed = {index: item for index in indexes if (item := self.scrubbed(index)) is not None}
             new = self.request_of(scrubbed) if scrubbed else None
             if new is not None:
                 request = self.requests.setdefault(new.id, new)
@@ -273,7 +273,7 @@ class JudgeWork:
         for _ in range(workers):
             queue.put_nowait(None)
 
-    def _scrubbed(self, index: int) -> ScrubbedItem | None:
+    def scrubbed(self, index: int) -> ScrubbedItem | None:
         """The item as it may leave; None, with a reason, where an identifier is left or the scrubber doubts its own work."""
         item = self.items[index]
         if item.answer is None:

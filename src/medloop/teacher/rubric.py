@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import Judgement, canonical_json, sha256_id
 from medloop.contracts.suite import CriterionGrade
+from medloop.privacy.phi.scrub import Scrubber
 from medloop.teacher.cache import key_of
 from medloop.teacher.config import RUBRIC_TEMPLATE, TeacherConfig
 from medloop.teacher.failures import Failure
@@ -75,6 +76,14 @@ class RubricWork(JudgeWork):
         criteria = _criteria(self.items[next(iter(scrubbed))])
         request.id = sha256_id(canonical_json([request.id, criteria]))
         return request
+
+    def scrubbed(self, index: int) -> ScrubbedItem | None:
+        """A clinic's own criteria may name somebody, too: such an item is not sent."""
+        item = super().scrubbed(index)
+        if item is None or all(Scrubber().assess(text).cleaned == text for text in _criteria(self.items[index])):
+            return item
+        self.set_result(index, JudgeResult(self.items[index], None, "not sent: a criterion may name a person"))
+        return None
 
     @property
     def form_version(self) -> str:

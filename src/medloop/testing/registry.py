@@ -36,7 +36,7 @@ def examine(store: Store, artifact: str, outcome: GateOutcome = "pass", *, needs
         name="critical_failures", outcome=outcome, reason="3 new critical failures." if outcome == "fail" else "None."
     )
     result = GateResult(
-        artifact=artifact, base=BASE, label="candidate", baseline="base", report=sha256_id("report"), config=sha256_id("gate"),
-        outcome=outcome, checks=(check,), needs_sign_offs=needs_sign_offs,
+        artifact=artifact, weights=artifact, base=BASE, label="candidate", baseline="base", baseline_artifact=BASE,
+        report=sha256_id("report"), config=sha256_id("gate"), outcome=outcome, checks=(check,), needs_sign_offs=needs_sign_offs,
     )  # fmt: skip
     return save_gate(store, result, actor="test")

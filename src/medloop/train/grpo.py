@@ -28,7 +28,7 @@ from medloop.train.rl.maths import kl_k3
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import publish_result
-from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, prompts_of_step
+from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, corrects_drift, prompts_of_step
 from medloop.train.rl.state import TrainState, create_train_state
 from medloop.train.rl.step import (
     compute_logprobs,
@@ -127,7 +127,7 @@ def optimise_policy(
                 part_mask, sampled = mask[part, :columns], sampled_logprobs[part, :columns]
                 old = output.logprobs.detach() if old_logprobs is None else old_logprobs[part, :columns]
                 sums["drift"] = sums["drift"] + rollout_drift(old, sampled, part_mask)
-                weights = rollout_weights(old, sampled, part_mask, config.rollout_cap) if config.rollout_url else None
+                weights = rollout_weights(old, sampled, part_mask, config.rollout_cap) if corrects_drift(state) else None
                 per_token, stats = policy_losses(
                     output.logprobs, old, advantages[part], part_mask, clip_low=config.clip, clip_high=config.clip_high,
                     weights=weights,

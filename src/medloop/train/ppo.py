@@ -35,7 +35,7 @@ from medloop.train.rl.maths import AdaptiveKL, explained_variance, masked_mean, 
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import publish_result
-from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, mean_drift, prompts_of_step
+from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, corrects_drift, mean_drift, prompts_of_step
 from medloop.train.rl.state import TrainState, create_train_state
 from medloop.train.rl.step import (
     compute_logprobs,
@@ -137,7 +137,7 @@ def compute_advantages(state: TrainState, experience: Experience, beta: float) -
     answers = int(mask.any(1).sum())
     kl = float(paid.kl.sum()) / answers if answers else None
     sampled = experience.sampled_logprobs(device)
-    weights = rollout_weights(old.logprobs, sampled, mask, config.rollout_cap) if config.rollout_url else None
+    weights = rollout_weights(old.logprobs, sampled, mask, config.rollout_cap) if corrects_drift(state) else None
     return PPOBatch(old.logprobs, old.values, whiten(advantages, mask), returns, mask, reference, weights, kl)
 
 

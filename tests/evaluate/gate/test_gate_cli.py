@@ -102,7 +102,10 @@ def test_too_few_cases_and_judges_that_nobody_has_measured_are_not_enough_eviden
     done = gate("honest", "n=20", "accept_unmeasured_judges=false", json=True)
     assert done.code == 11
     checks = {check["name"]: check for check in json.loads(done.out)["checks"]}
-    assert checks["measured/gold"]["outcome"] == "not_enough_evidence" and "at least 30" in checks["measured/gold"]["reason"]
+    assert (
+        checks["measured/suite/gold"]["outcome"] == "not_enough_evidence"
+        and "at least 30" in checks["measured/suite/gold"]["reason"]
+    )
     assert checks["judges"]["outcome"] == "not_enough_evidence" and "Nobody has compared" in checks["judges"]["reason"]
 
 

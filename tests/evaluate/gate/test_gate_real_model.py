@@ -1,6 +1,7 @@
 """The gate of a real model: its verdict is stored for exactly these bytes, and a report is taken only if it is about them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,21 @@ def test_a_verdict_is_stored_for_the_bytes_of_the_model_and_reused_with_its_repo
     assert [check["outcome"] for check in again["checks"]] == [check["outcome"] for check in stored["checks"]]
     with open_store(Settings(home=home)) as store:
         assert gates.latest_gate(store, artifact).content_id() == again["gate"] and len(gates.list_gates(store)) == 2
+    honest = json.loads(report.read_text(encoding="utf-8"))["results"]
+    more = json.loads(
+        command_line("gate", "--model", model, "--report", report, *pairs, "--set", "rules=[risk, chain]", "--json").out
+    )
+    asked = {check["name"]: check["reason"] for check in more["checks"]}
+    assert "ask for chain" in asked["measured/rules"], "a report is held to what the settings ask for"
     report.write_text(
         report.read_text(encoding="utf-8").replace('"mean":0.0', '"mean":1.0').replace('"mean": 0.0', '"mean": 1.0')
     )
     forged = command_line("gate", "--model", model, "--report", report, *pairs)
     assert forged.code == 3 and "was changed, or another workspace made it" in forged.err
+    command_line("gate", "--model", model, *pairs)
+    assert json.loads(report.read_text(encoding="utf-8"))["results"] == honest, "an edited report is made again, not believed"
+    shutil.copytree(home / "models/lora/a", home / "models/lora/copy")
+    itself = command_line("gate", "--model", model, "--baseline", "models/full/random+copy", *pairs)
+    assert itself.code == 3 and "are the same bytes" in itself.err
     url = command_line("gate", "--model", "http://127.0.0.1:9/v1#m", "--baseline", model, *pairs)
     assert url.code == 4 and "There is no model http://127.0.0.1:9/v1#m" in url.err, "a model without bytes has no verdict"

@@ -21,7 +21,7 @@ def verdict(*checks: tuple[str, str], sign_offs: int = 0, artifact: str = ARTIFA
     rows = tuple(GateCheck(name=name, outcome=outcome, reason=f"{name} was measured.") for name, outcome in checks)
     worst = next((o for o in ("fail", "not_enough_evidence") if any(row.outcome == o for row in rows)), "pass")
     return GateResult(
-        artifact=artifact, base=sha256_id("base"), label="tiny+sft", baseline="tiny", report=sha256_id("report"),
+        artifact=artifact, weights=sha256_id("weights"), base=sha256_id("base"), baseline_artifact=sha256_id("before"), label="tiny+sft", baseline="tiny", report=sha256_id("report"),
         config=sha256_id("config"), outcome=worst, checks=rows, needs_sign_offs=sign_offs,
     )  # fmt: skip
 
@@ -54,7 +54,7 @@ def test_sign_offs_come_from_different_clinicians_and_a_refusal_stands(store, pe
     with pytest.raises(InputError, match="comment"):
         gates.sign(store, gate, by=people["dr.wu"], approved=False)
     gates.sign(store, gate, by=people["dr.wu"], approved=False, comment="Case 12 is wrong.")
-    assert "refused to sign" in gates.promotion_refusal(store, ARTIFACT)
+    assert "A clinician refused this model" in gates.promotion_refusal(store, ARTIFACT)
     gates.sign(store, gate, by=people["dr.wu"], approved=True, comment="I misread it.")
     assert gates.promotion_refusal(store, ARTIFACT) is None and len(gates.sign_offs_of(store, gate)) == 4
 
@@ -84,6 +84,54 @@ def test_a_waiver_needs_a_second_person_and_an_expiry_and_stays_visible(store, p
     monkeypatch.setattr(gates, "utc_now", lambda: expires)
     assert f"expired on {expires:%Y-%m-%d}" in gates.promotion_refusal(store, ARTIFACT)
     assert [row.waiver_id for row in gates.waivers_of(store, ARTIFACT)] == [waiver]
+
+
+def test_a_refusal_outlives_another_run_of_the_gate(store, people):
+    gate = gates.save_gate(store, verdict(("red_team", "pass"), sign_offs=1), actor="test")
+    gates.sign(store, gate, by=people["dr.wu"], approved=False, comment="The answers about insulin are wrong.")
+    again = gates.save_gate(store, verdict(("red_team", "pass"), ("more", "pass"), sign_offs=1), actor="test")
+    gates.sign(store, again, by=people["dr.li"], approved=True)
+    refusal = gates.promotion_refusal(store, ARTIFACT)
+    assert "A clinician refused this model" in refusal and "insulin" not in refusal, "the comment stays out of the audit log"
+    gates.sign(store, again, by=people["dr.wu"], approved=True)
+    assert gates.promotion_refusal(store, ARTIFACT) is None
+
+
+def test_a_waiver_lifts_what_it_was_given_for_and_is_signed_by_others(store, people):
+    gate = gates.save_gate(store, verdict(("judges", "not_enough_evidence"), sign_offs=1), actor="test")
+    gates.sign(store, gate, by=people["dr.wu"], approved=True)
+
+    def waive(days: int = 30, check: str = "judges", author: str = "dr.li") -> str:
+        soon = utc_now() + timedelta(days=days)
+        return gates.request_waiver(store, ARTIFACT, check=check, reason="Pilot.", author=people[author], expires=soon)
+
+    with pytest.raises(InputError, match="at most 90 days"):
+        waive(days=400)
+    gates.approve_waiver(store, waive(), by=people["dr.wu"])
+    assert "0 of 1 sign-offs" in gates.promotion_refusal(store, ARTIFACT), (
+        "a signature from before the waiver does not know of it"
+    )
+    gates.sign(store, gate, by=people["dr.li"], approved=True)
+    assert "0 of 1 sign-offs" in gates.promotion_refusal(store, ARTIFACT), "nobody signs for their own waiver"
+    gates.sign(store, gate, by=people["dr.wu"], approved=True)
+    assert gates.promotion_refusal(store, ARTIFACT) is None
+    gates.save_gate(store, verdict(("judges", "fail"), ("critical_failures", "fail")), actor="test")
+    assert "'judges' failed" in gates.promotion_refusal(store, ARTIFACT), "want of evidence was waived, not a failure"
+    with pytest.raises(InputError, match="cannot be waived"):
+        waive(check="critical_failures")
+
+
+def test_a_comment_that_may_name_somebody_is_refused(store, people):
+    gate = gates.save_gate(store, verdict(("red_team", "pass")), actor="test")
+    with pytest.raises(InputError, match="may name a person"):
+        gates.sign(store, gate, by=people["dr.li"], approved=True, comment="As for Mrs. Margaret Thompson, 13812345678.")
+
+
+def test_weights_that_an_erasure_touched_are_known_in_any_folder(store):
+    gates.save_gate(store, verdict(("red_team", "pass")), actor="test")
+    with store.write() as conn:
+        lineage.flag_artifact(conn, sha256_id("weights"), "tainted", "trained on erased data", actor="test")
+    assert "tainted by an erasure" in gates.promotion_refusal(store, ARTIFACT)
 
 
 def test_an_open_incident_and_an_erasure_forbid_a_promotion_whatever_the_gate_said(store):

@@ -1,5 +1,7 @@
 """The settings of the gate, as `configs/gate.yaml` has them."""
 
+import json
+
 from pydantic import Field, field_validator
 
 from medloop.contracts import Contract
@@ -23,7 +25,7 @@ class GateConfig(Contract):
     n: int = Field(400, ge=1)
     """Questions per split and cases per suite."""
     max_new_tokens: int = Field(256, ge=1)
-    level: Unit = 0.95
+    level: float = Field(0.95, ge=0.9, lt=1)
     """Of each one-sided test; 0.95: a model that is worse by exactly the margin passes a test in at most 5 % of all cases."""
     margin: float = Field(0.05, gt=0, lt=1)
     margins: dict[str, float] = Field(default_factory=dict)
@@ -60,6 +62,11 @@ class GateConfig(Contract):
     medication_sign_offs: int = Field(2, ge=0)
     """The same where the model advises other medicines or doses than the baseline in more than `medication_change` answers."""
     medication_change: Unit = 0.02
+
+    def changed(self) -> dict[str, str]:
+        """The settings that differ from the defaults, for people who read the verdict."""
+        usual, mine = GateConfig().model_dump(mode="json"), self.model_dump(mode="json")
+        return {name: json.dumps(value, ensure_ascii=False) for name, value in mine.items() if value != usual[name]}
 
     @field_validator("margins")
     @classmethod

@@ -23,8 +23,10 @@ class GateEvidence:
     """Everything that is known about a model. `artifact` is the hash of its adapter folder, or of the model without one."""
 
     artifact: str
+    weights: str
     base: str
     baseline: str
+    baseline_artifact: str
     candidate: str
     report: EvalReport
     before: Sequence[PanelRow]
@@ -45,8 +47,9 @@ def decide(evidence: GateEvidence, config: GateConfig, tools: GateTextTools) -> 
     changed = medication_changes(evidence.before, evidence.after, tools)
     sign_offs = config.sign_offs if changed <= config.medication_change else max(config.sign_offs, config.medication_sign_offs)
     return GateResult(
-        artifact=evidence.artifact, base=evidence.base, label=evidence.candidate, baseline=evidence.baseline,
-        report=evidence.report.content_id(), config=sha256_id(canonical_json(config.model_dump(mode="json"))),
+        artifact=evidence.artifact, weights=evidence.weights, base=evidence.base, label=evidence.candidate,
+        baseline=evidence.baseline, baseline_artifact=evidence.baseline_artifact, report=evidence.report.content_id(),
+        config=sha256_id(canonical_json(config.model_dump(mode="json"))), changed_settings=config.changed(),
         outcome=outcome, checks=checks, needs_sign_offs=sign_offs,
     )  # fmt: skip
 
@@ -94,6 +97,8 @@ def judge_check(judges: Mapping[str, tuple[str, str]], config: GateConfig) -> Ga
     unmeasured = [name for name, (verdict, _) in judges.items() if verdict == "unmeasured"]
     if untrusted:
         return GateCheck(name="judges", outcome="fail", reason=f"People's labels do not support: {'; '.join(untrusted)}.")
+    if not judges:
+        return GateCheck(name="judges", outcome="not_enough_evidence", reason="No rule has judged the answers.")
     if unmeasured and not config.accept_unmeasured_judges:
         reason = f"Nobody has compared these rules with people's judgement: {', '.join(unmeasured)} (medloop reward validate)."
         return GateCheck(name="judges", outcome="not_enough_evidence", reason=reason)

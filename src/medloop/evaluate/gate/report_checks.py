@@ -62,7 +62,8 @@ def _presence(report: EvalReport, candidate: str, config: GateConfig) -> Iterato
         cases = max((interval.n for interval in result.metrics.get(name, {}).values()), default=0)
         if cases < config.min_cases:
             reason = f"'{name}' is required and has {cases} scored cases; at least {config.min_cases} are needed."
-            yield GateCheck(name=f"measured/{name}", outcome="not_enough_evidence", reason=reason, suite=name)
+            yield GateCheck(name=f"measured/suite/{name}", outcome="not_enough_evidence", reason=reason, suite=name)
+    yield from _not_in_report(report, config)
     shares = {
         split: max((row.missing / (row.n + row.missing) for row in metrics.values() if row.n + row.missing), default=0.0)
         for split, metrics in result.metrics.items()
@@ -73,6 +74,21 @@ def _presence(report: EvalReport, candidate: str, config: GateConfig) -> Iterato
         name="missing_scores", outcome="pass" if share <= config.most_missing else "not_enough_evidence", reason=reason,
         bound=config.most_missing,
     )  # fmt: skip
+
+
+def _not_in_report(report: EvalReport, config: GateConfig) -> Iterator[GateCheck]:
+    """What the settings ask for and a report made before does not have; a new evaluation has it all."""
+    ran = {suite.suite for suite in report.suites}
+    suites = [name for spec in config.suites if ":" not in spec and (name := spec.partition("=")[0]) not in ran]
+    rules = [name for name in config.rules if name not in report.rules and ":" not in name]
+    splits = [name for name in config.splits if name not in report.config["splits"]]
+    for kind, names in (("suites", suites), ("rules", rules), ("splits", splits)):
+        if names:
+            reason = f"The settings ask for {', '.join(names)}, and the report does not have them."
+            yield GateCheck(name=f"measured/{kind}", outcome="not_enough_evidence", reason=reason)
+    if report.config["n"] < config.n:
+        reason = f"The report has at most {report.config['n']} questions of a split; the settings ask for {config.n}."
+        yield GateCheck(name="measured/n", outcome="not_enough_evidence", reason=reason)
 
 
 def _whole_suites(report: EvalReport, pairs: list[Difference], config: GateConfig) -> Iterator[GateCheck]:
@@ -88,7 +104,7 @@ def _whole_suites(report: EvalReport, pairs: list[Difference], config: GateConfi
         reason = f"At most {most} cases of one suite have a score of both models; at least {config.min_cases} are needed."
         if most == 0 and missing == 0:
             reason = "The metric applies to no case that both models answered."
-        yield GateCheck(name=f"measured/{metric}", outcome="not_enough_evidence", reason=reason, metric=metric)
+        yield GateCheck(name=f"measured/metric/{metric}", outcome="not_enough_evidence", reason=reason, metric=metric)
 
 
 def _pairs_of(row: Difference) -> int:

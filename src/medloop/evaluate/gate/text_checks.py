@@ -133,7 +133,7 @@ def panel_checks(result: Panel) -> Iterator[GateCheck]:
 
 
 def medication_changes(before: Sequence[PanelRow], after: Sequence[PanelRow], tools: GateTextTools) -> float:
-    """The share of the questions to which the two models advise other medicines or doses."""
+    """The share of the questions to which the two models advise other medicines or doses; 1 where nobody could look."""
     first = {row.id: tools.medicines(row.answer or "") for row in before}
     pairs = [(first[row.id], tools.medicines(row.answer or "")) for row in after if row.id in first]
-    return sum(old != new for old, new in pairs) / len(pairs) if pairs else 0.0
+    return sum(old != new for old, new in pairs) / len(pairs) if pairs else 1.0

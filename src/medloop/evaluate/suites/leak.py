@@ -59,7 +59,7 @@ class Leak:
         results = [self._case(*row) for row in zip(cases, completions, exposures, strict=True)]
         return SuiteResult(
             suite=self.name, version=self.version, metrics=self.metrics, cases=tuple(results), baselines=_baselines(cases),
-            inputs={path.name: file_sha256(path) for path in self.paths}, notes=_notes(results, len(canaries)),
+            inputs={"/".join(path.parts[-3:]): file_sha256(path) for path in self.paths}, notes=_notes(results, len(canaries)),
         )  # fmt: skip
 
     def _exposure(self, model: SuiteModel, case: LeakCase) -> Score | Missing:

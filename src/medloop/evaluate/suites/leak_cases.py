@@ -106,10 +106,14 @@ def _forms(secret: str) -> int:
 
 def training_cases(paths: Iterable[Path]) -> Iterator[LeakCase]:
     """The examples of training files as texts; those of several turns or with a short answer are left out."""
+    known = set[str]()  # rounds share examples
     for path in paths:
         for line in read_conversations(path):
             conversation = line.conversation
             one_turn = is_answered(conversation) and conversation.question == conversation.user_text
             if one_turn and len(conversation.answer or "") >= SHORTEST:
                 name = line.ids[0] if line.ids else f"{path.stem}-{line.number}"
+                if name in known:
+                    continue
+                known.add(name)
                 yield LeakCase(id=name, kind="text", question=conversation.question, answer=conversation.answer)

@@ -9,7 +9,9 @@ In bfloat16 and float16 the step is the few kernels of kernels.py; without Trito
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +22,7 @@ from medloop.models.rollout.decode import FastDecoder, position_ids, sample_toke
 if TYPE_CHECKING:
     from medloop.models.rollout.kernels import FusedDraw, FusedStep
 
+log = logging.getLogger(__name__)
 CHECK_EVERY = 16  # steps between two checks of what has ended
 COLUMN_MULTIPLE = 64  # cache lengths are multiples of this, so that few graphs serve many prompt lengths
 MIN_ROWS = 8  # a smaller graph would not be faster
@@ -53,14 +56,27 @@ class FusedKernels:
     draw: FusedDraw
 
 
+@cache
+def kernels_run() -> bool:
+    """Whether Triton can compile and start a kernel here; if not, a warning says so once."""
+    try:
+        from medloop.models.forward_kernels import swiglu  # triton comes with torch for CUDA on Linux
+
+        swiglu(torch.ones(1, 2, dtype=torch.bfloat16, device="cuda"))
+    except Exception as error:  # no Triton, no C compiler, a card that is too old
+        log.warning("Triton's kernels do not run here, so sampling takes about twice the time (%s).", type(error).__name__)
+        return False
+    return True
+
+
 def fused_kernels(decoder: FastDecoder, rows: int, stop_ids: Tensor, vocabulary: int | None) -> FusedKernels | None:
     """None where the step of decode.py is taken."""
     if decoder.embedding.device.type != "cuda" or decoder.embedding.dtype == torch.float32:
         return None
-    try:
-        from medloop.models.rollout.kernels import FusedDraw, FusedStep  # triton comes with torch for CUDA on Linux
-    except ImportError:
+    if not kernels_run():
         return None
+    from medloop.models.rollout.kernels import FusedDraw, FusedStep  # triton
+
     return FusedKernels(FusedStep(decoder, rows), FusedDraw(rows, vocabulary or len(decoder.lm_head), stop_ids))
 
 

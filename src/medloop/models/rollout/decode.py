@@ -151,9 +151,9 @@ class FastDecoder:
 
     def _versions(self) -> list[Any]:
         """Which adapter is active (the same one in every layer), and how often each of its matrices was written."""
-        first = self._fused[0].layers[0]
+        first = next((layer for fused in self._fused for layer in fused.layers if hasattr(layer, "lora_A")), None)
         active = (getattr(first, "disable_adapters", None), *getattr(first, "active_adapters", ()))
-        return [active, *(matrix._version for fused in self._fused for matrix in fused.parameters())]
+        return [active, *((id(matrix), matrix._version) for fused in self._fused for matrix in fused.parameters())]
 
     def new_cache(self, rows: int, columns: int) -> Tensor:
         """(L, 2, B, K, T, D): keys and values of every layer."""

@@ -213,7 +213,7 @@ def _draw(
     shares = tl.load(sums + row * chunks + c, mask=c < chunks, other=0.0).to(tl.float64) * tl.exp(tops - top).to(tl.float64)
     total = tl.sum(shares)
     if GREEDY:
-        chunk = tl.min(tl.where(tops == top, c, chunks))
+        chunk = tl.minimum(tl.min(tl.where(tops == top, c, chunks)), chunks - 1)  # also of NaN
     else:
         target = tl.load(noise + row * steps + at) * total
         chunk = tl.minimum(tl.sum((tl.cumsum(shares, 0) <= target).to(tl.int32)), chunks - 1)
@@ -223,10 +223,13 @@ def _draw(
         x = x / tl.load(temperature)
     if GREEDY:
         word = tl.min(tl.where(x == top, w, CHUNK - 1))
+        word = tl.minimum(word, tl.minimum(CHUNK, size - chunk * CHUNK) - 1)
     else:
         before = tl.sum(tl.where(c < chunk, shares, 0.0))
-        inside = tl.cumsum(tl.exp(x - top).to(tl.float64), 0)
-        word = tl.sum((before + inside <= target).to(tl.int32))
+        weights = tl.exp(x - top).to(tl.float64)
+        share = tl.sum(tl.where(c == chunk, shares, 0.0))
+        inside_target = (target - before) / share * tl.sum(weights)  # both sums of the chunk end at the same place
+        word = tl.sum((tl.cumsum(weights, 0) <= inside_target).to(tl.int32))
         word = tl.minimum(word, tl.minimum(CHUNK, size - chunk * CHUNK) - 1)
     token = chunk * CHUNK + word
     logprob = tl.sum(tl.where(w == word, x, 0.0)) - top - tl.log(total).to(tl.float32)

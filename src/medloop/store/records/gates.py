@@ -12,15 +12,16 @@ the change, so it holds for every door.
 """
 
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, insert, select, update
 
 from medloop.contracts import AuditEvent, utc_now, uuid7
 from medloop.contracts.base import iso_utc
 from medloop.contracts.gate import GateCheck, GateResult, SignOff, Waiver
 from medloop.errors import InputError
+from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import changed_rows, genuine_rows
@@ -33,12 +34,15 @@ WAIVER_AUTHORS = ("clinician", "engineer", "admin")
 WAIVER_APPROVERS = ("clinician",)
 MAX_TEXT = 4000  # characters of a comment or a reason
 TAINTED = "tainted"
-NEVER_WAIVED = ("incidents", "erasure")  # close the incident with two people; train again on what is left
+# Close the incident with two people; train again on what is left; a critical failure is what the gate is for.
+NEVER_WAIVED = ("incidents", "erasure", "critical_failures")
+LONGEST_WAIVER = timedelta(days=90)
+WORSE = {"pass": 0, "not_enough_evidence": 1, "fail": 2}
 RUN_GATE = "Run: medloop gate --model BASE+ADAPTER"
 
 
 class NoSuchGateError(InputError):
-    """There is no such result of the gate, or no such waiver."""
+    """There is no such verdict of the gate, or no such waiver."""
 
 
 class GatePersonError(InputError):
@@ -56,17 +60,27 @@ class WaiverRow:
     waiver_id: str
     artifact: str
     check: str
+    outcome: str
     reason: str
     author: str
     approver: str | None
+    approved: datetime | None
     expires: datetime
     timestamp: datetime
 
     def is_active(self, now: datetime) -> bool:
         return self.approver is not None and now < self.expires
 
+    def lifts(self, check: GateCheck, now: datetime) -> bool:
+        """What was waived for want of evidence is not waived once it has failed."""
+        same = check.name == self.check and check.name not in NEVER_WAIVED
+        return same and self.is_active(now) and WORSE[check.outcome] <= WORSE[self.outcome]
+
     def as_json(self) -> dict[str, str | None]:
-        return {**asdict(self), "expires": iso_utc(self.expires), "timestamp": iso_utc(self.timestamp)}
+        approved = None if self.approved is None else iso_utc(self.approved)
+        return {
+            **asdict(self), "approved": approved, "expires": iso_utc(self.expires), "timestamp": iso_utc(self.timestamp),
+        }  # fmt: skip
 
 
 def save_gate(store: Store, result: GateResult, *, actor: str) -> str:
@@ -97,7 +111,7 @@ def get_gate(store: Store, gate: str) -> GateResult:
     query = select(gate_results).where(gate_results.c.gate.startswith(_with_scheme(gate), autoescape=True)).limit(2)
     results = _read_results(store, query)
     if len(results) != 1:
-        problem = "fits several results of the gate" if results else "is not the id of a result of the gate"
+        problem = "fits several verdicts of the gate" if results else "is not the id of a verdict of the gate"
         raise NoSuchGateError(f"'{gate[:80]}' {problem}", "'medloop gate list' shows all")
     return results[0]
 
@@ -137,7 +151,7 @@ def sign(store: Store, gate: str, *, by: str, approved: bool, comment: str = "")
     sign_off_id = f"sign_{uuid7()}"
     detail: dict[str, str | int | float | bool] = {"gate": sign_off.gate, "artifact": result.artifact, "approved": approved}
     with store.write() as conn:
-        _check_person(conn, by, SIGNERS, "sign a result of the gate")
+        _check_person(conn, by, SIGNERS, "sign a verdict of the gate")
         conn.execute(insert(gate_sign_offs).values(sign_off_id=sign_off_id, **sign_off.model_dump()))
         audit.append(conn, AuditEvent(actor=by, action="gate.sign", subject=sign_off_id, detail=detail))
     return sign_off
@@ -145,7 +159,11 @@ def sign(store: Store, gate: str, *, by: str, approved: bool, comment: str = "")
 
 def sign_offs_of(store: Store, gate: str) -> list[SignOff]:
     """All sign-offs of a result by its id, oldest first."""
-    query = select(gate_sign_offs).where(gate_sign_offs.c.gate == gate).order_by(gate_sign_offs.c.id)
+    return _sign_offs(store, gate_sign_offs.c.gate == gate)
+
+
+def _sign_offs(store: Store, which: ColumnElement[bool]) -> list[SignOff]:
+    query = select(gate_sign_offs).where(which).order_by(gate_sign_offs.c.id)
     names = tuple(SignOff.model_fields)
     return [SignOff(**{name: row._mapping[name] for name in names}) for row in genuine_rows(store, gate_sign_offs, query)]
 
@@ -158,15 +176,20 @@ def request_waiver(store: Store, artifact: str, *, check: str, reason: str, auth
         raise NoSuchGateError("The gate has not examined this model", RUN_GATE)
     failed = sorted({row.name for row in result.checks if row.outcome != "pass"})
     if check in NEVER_WAIVED:
-        raise InputError(f"The check '{check}' cannot be waived", "Close the incident, or train again without the erased data")
+        raise InputError(
+            f"The check '{check}' cannot be waived", "Close the incident, train again without the erased data, or mend the model"
+        )
     if check not in failed:
         waivable = [name for name in failed if name not in NEVER_WAIVED]
         hint = f"Checks to waive: {', '.join(waivable)}" if waivable else "It has no check to waive"
-        raise InputError(f"The newest result of this model did not fail the check '{check[:80]}'", hint)
+        raise InputError(f"The newest verdict on this model did not fail the check '{check[:80]}'", hint)
     if expires <= utc_now():
         raise InputError("The waiver would already have expired", "Choose a day in the future")
+    if expires > utc_now() + LONGEST_WAIVER:
+        raise InputError(f"A waiver lasts at most {LONGEST_WAIVER.days} days", "Choose an earlier day")
     waiver_id = f"waiv_{uuid7()}"
     values: dict[str, Any] = {"waiver_id": waiver_id, "artifact": artifact, "check_name": check, "reason": reason}
+    values["outcome"] = max((row.outcome for row in result.checks if row.name == check), key=WORSE.__getitem__)
     values |= {"author": author, "expires": expires, "timestamp": utc_now()}
     with store.write() as conn:
         _check_person(conn, author, WAIVER_AUTHORS, "ask for a waiver")
@@ -203,7 +226,8 @@ def waiver_rows(store: Store, artifact: str) -> list[WaiverRow]:
     query = select(gate_waivers).where(gate_waivers.c.artifact == artifact).order_by(gate_waivers.c.id)
     return [
         WaiverRow(
-            row.waiver_id, row.artifact, row.check_name, row.reason, row.author, row.approver, row.expires, row.timestamp
+            row.waiver_id, row.artifact, row.check_name, row.outcome, row.reason, row.author, row.approver, row.approved,
+            row.expires, row.timestamp,
         )
         for row in genuine_rows(store, gate_waivers, query)
     ]  # fmt: skip
@@ -228,12 +252,13 @@ def approvals(store: Store, result: GateResult) -> list[SignOff]:
 
 def with_waivers(store: Store, result: GateResult) -> GateResult:
     """The result with the waiver of each check that one lifts now; its content is no longer what was signed."""
-    active = {row.check: row.waiver_id for row in waiver_rows(store, result.artifact) if row.is_active(utc_now())}
-    checks = (
-        check.model_copy(update={"waiver": active[check.name]}) if check.outcome != "pass" and check.name in active else check
-        for check in result.checks
-    )
-    return result.model_copy(update={"checks": tuple(checks)})
+    rows, now = waiver_rows(store, result.artifact), utc_now()
+
+    def lifted(check: GateCheck) -> GateCheck:
+        waiver = next((row.waiver_id for row in rows if row.lifts(check, now)), None)
+        return check if check.outcome == "pass" or waiver is None else check.model_copy(update={"waiver": waiver})
+
+    return result.model_copy(update={"checks": tuple(map(lifted, result.checks))})
 
 
 def promotion_refusal(store: Store, artifact: str) -> str | None:
@@ -242,32 +267,47 @@ def promotion_refusal(store: Store, artifact: str) -> str | None:
     It needs a verdict on exactly these bytes whose every check passes or is waived, its sign-offs, no open incident, and no
     training data that was erased since.
     """
-    if reasons := [reason for flag, reason in lineage.flags_of(store, artifact) if flag == TAINTED]:
+    result = latest_gate(store, artifact)
+    known_as = {artifact} if result is None else {artifact, result.weights}
+    if reasons := [reason for sha256 in sorted(known_as) for flag, reason in lineage.flags_of(store, sha256) if flag == TAINTED]:
         return f"This model is tainted by an erasure ({reasons[0]}). Train it again on the data that is left."
     if open_incidents := count_incidents(store).open:
         return f"There are open safety incidents ({open_incidents}). Two people have to close them first: medloop incidents list."
-    result = latest_gate(store, artifact)
     if result is None:
         return f"The gate has not examined a model with these bytes ({artifact[:19]}…). {RUN_GATE}."
-    lifted = {waiver.check: waiver for waiver in waivers_of(store, artifact)}
-    for check in result.checks:
-        if check.outcome == "pass":
-            continue
-        waiver = lifted.get(check.name) if check.name not in NEVER_WAIVED else None
-        if waiver is None or waiver.expires <= utc_now():
-            expired = f" Its waiver expired on {waiver.expires:%Y-%m-%d}." if waiver is not None else ""
+    waivers, now = waiver_rows(store, artifact), utc_now()
+    lifting = []
+    for check in (check for check in result.checks if check.outcome != "pass"):
+        waiver = next((row for row in waivers if row.lifts(check, now)), None)
+        if waiver is None:
+            over = [row.expires for row in waivers if row.check == check.name and row.approver and row.expires <= now]
+            expired = f" Its waiver expired on {max(over):%Y-%m-%d}." if over else ""
             outcome = "failed" if check.outcome == "fail" else "does not have enough evidence"
             return f"The gate's check '{check.name}' {outcome}: {check.reason}{expired}"
-    return _sign_off_refusal(result, sign_offs_of(store, result.content_id()))
+        lifting.append(waiver)
+    return _sign_off_refusal(store, result, lifting)
 
 
-def _sign_off_refusal(result: GateResult, sign_offs: list[SignOff]) -> str | None:
-    last = {sign_off.person: sign_off for sign_off in sign_offs}
+def _sign_off_refusal(store: Store, result: GateResult, lifting: list[WaiverRow]) -> str | None:
+    """A refusal holds for the model until the same person signs a verdict on it; a signature, for the verdict that was read.
+
+    Nobody signs for what they asked to waive, and a signature from before a waiver does not know of it.
+    """
+    last = {sign_off.person: sign_off for sign_off in _sign_offs(store, gate_sign_offs.c.artifact == result.artifact)}
     if refused := [sign_off for sign_off in last.values() if not sign_off.approved]:
-        return f"A person refused to sign the gate's result on {refused[0].timestamp:%Y-%m-%d}: {refused[0].comment}"
-    if len(last) < result.needs_sign_offs:
+        gate, day = refused[0].gate[7:19], refused[0].timestamp
+        return f"A clinician refused this model on {day:%Y-%m-%d} (verdict {gate}). They can sign a later verdict instead."
+    since = max((row.approved for row in lifting if row.approved is not None), default=None)
+    authors = {row.author for row in lifting}
+    counted = [
+        sign_off
+        for sign_off in approvals(store, result)
+        if sign_off.person not in authors and (since is None or sign_off.timestamp > since)
+    ]
+    if len(counted) < result.needs_sign_offs:
+        after = ", given after its waivers and not by those who asked for them" if lifting else ""
         return (
-            f"The gate's result has {len(last)} of {result.needs_sign_offs} sign-offs. "
+            f"The gate's verdict has {len(counted)} of {result.needs_sign_offs} sign-offs{after}. "
             f"A clinician signs it with: medloop gate sign {result.content_id()[7:19]} --user NAME."
         )
     return None
@@ -285,4 +325,9 @@ def _checked_text(text: str, name: str, *, required: bool) -> str:
     text = text.strip()
     if len(text) > MAX_TEXT or (required and not text):
         raise InputError(f"The {name} has to be {1 if required else 0} to {MAX_TEXT} characters long", "Do not name patients")
-    return text
+    try:
+        if not text or Scrubber().release(text) == text:
+            return text
+    except Unscrubbable:
+        pass
+    raise InputError(f"The {name} may name a person, and it is kept for ever", "Write it without names and numbers of people")

@@ -6,9 +6,11 @@ from medloop.store.tables.columns import UtcDateTime, mac, new_table, serial, ti
 
 gate_results = new_table(
     "gate_results", serial(), Column("gate", String, nullable=False, unique=True),
-    Column("artifact", String, nullable=False, index=True), Column("base", String, nullable=False),
-    Column("label", String, nullable=False), Column("baseline", String, nullable=False), Column("report", String, nullable=False),
-    Column("config", String, nullable=False), Column("outcome", String, nullable=False), Column("checks", JSON, nullable=False),
+    Column("artifact", String, nullable=False, index=True), Column("weights", String, nullable=False),
+    Column("base", String, nullable=False), Column("label", String, nullable=False), Column("baseline", String, nullable=False),
+    Column("baseline_artifact", String, nullable=False), Column("report", String, nullable=False),
+    Column("config", String, nullable=False), Column("changed_settings", JSON, nullable=False),
+    Column("outcome", String, nullable=False), Column("checks", JSON, nullable=False),
     Column("needs_sign_offs", Integer, nullable=False), timestamp(), mac(),
     CheckConstraint("outcome IN ('pass', 'fail', 'not_enough_evidence')", name="outcome"),
 )  # fmt: skip
@@ -24,6 +26,7 @@ gate_sign_offs = new_table(
 gate_waivers = new_table(
     "gate_waivers", serial(), Column("waiver_id", String, nullable=False, unique=True),
     Column("artifact", String, nullable=False, index=True), Column("check_name", String, nullable=False),
-    Column("reason", String, nullable=False), Column("author", String, nullable=False), Column("approver", String),
+    Column("outcome", String, nullable=False), Column("reason", String, nullable=False),
+    Column("author", String, nullable=False), Column("approver", String),
     Column("approved", UtcDateTime), Column("expires", UtcDateTime, nullable=False), timestamp(), mac(),
 )  # fmt: skip

@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from medloop.models.rollout.cuda_graph import kernels_run
+
 # So many logits are in a chunk of the default size. A CPU gains nothing from more; a GPU reads the projection once per chunk.
 CHUNK_CPU, CHUNK_GPU = 2**23, 2**27  # 32 MB in float32 and 256 MB in bfloat16; 55 and 880 tokens at 152k words
 
@@ -147,10 +149,10 @@ def _fused_softmax(hidden: Tensor, head: _Head) -> Any:
         return None
     if head.softcap is not None or head.entropy == "gradient" or head.backward == "again":
         return None
-    try:
-        from medloop.models.forward_kernels import softmax_head  # triton comes with torch for CUDA on Linux
-    except ImportError:
+    if not kernels_run():
         return None
+    from medloop.models.forward_kernels import softmax_head  # triton
+
     return softmax_head
 
 

@@ -140,6 +140,11 @@ def _teacher_usage(scorer: Scorer) -> dict[str, float]:
     return {} if teacher is None else {"calls": teacher.calls, "tokens": teacher.tokens, "usd": teacher.spent}
 
 
+def corrects_drift(state: TrainState) -> bool:
+    """Whether answers count by how likely they are here: those of a server, and those of a GPU's sampler in low precision."""
+    return bool(state.plan.config.rollout_url) or state.policy.device.type == "cuda"
+
+
 def mean_drift(experience: Experience, logprobs: Tensor) -> float:
     """How far the sampler's log-probabilities are from the trainer's own, per token."""
     mask = experience.completion_mask(logprobs.device)

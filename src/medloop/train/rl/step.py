@@ -59,6 +59,8 @@ def optimizer_step(
         state.optimizer.zero_grad(set_to_none=True)
         raise NonFiniteError
     state.optimizer.step()
+    # Fused optimizers write without counting it, and the fast decoder reads the adapter again when the count has changed.
+    torch.autograd.graph.increment_version(list(state.policy.trained().values()))
     return float(loss_and_norm[0])
 
 
