@@ -104,6 +104,7 @@ def test_the_ledger_says_who_taught_it_what_the_gate_found_and_how_to_go_back(st
     for words in (
         "0.5 [0.4, 0.6], n = 40",
         "medloop rounds rollback",
+        "medloop registry rollback",
         "安全台账",
         "risk 0.30 → 0.20",
         "<td>clinician</td>",

@@ -111,7 +111,7 @@ def test_the_bundled_cases_are_many_ours_and_vouch_for_nothing(store: Store) -> 
     output = medloop("reward", "validate", "--bundled")
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     shown = readme.partition("$ medloop reward validate --bundled\n...\n")[2].partition("\n...")[0].splitlines()
-    assert len(shown) == 2 and all(line in output.splitlines() for line in shown) and "no clinical evidence" in shown[1]
+    assert len(shown) == 2 and all(line in output.splitlines() for line in shown) and "not clinical evidence" in shown[1]
     assert "reward validate --bundled" in [command for _, command in STEPS]
     made = card("--bundled")
     assert (

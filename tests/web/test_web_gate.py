@@ -1,4 +1,4 @@
-"""The gate over HTTP and on its page: verdicts with reasons, signatures, and a waiver that needs a second person."""
+"""The gate over HTTP and on its page: verdicts with reasons, sign-offs, and a waiver that needs a second person."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_page_shows_reasons_and_takes_two_people_to_lift_a_check(browse, sto
     asked = {"check": "language/zh", "until": until, "text": "A clinic that speaks English."}
     for wrong in ({"text": " "}, {"until": "2020-01-01"}, {"until": "soon"}, {"check": "incidents"}):
         assert browse("engineer").post(f"/web/gate/{gate}/waive", **{**asked, **wrong}).status_code == 422
-    assert "waits for another person" in browse("clinician").post(f"/web/gate/{gate}/waive", **asked).text
+    assert "A clinician other than you has to approve it" in browse("clinician").post(f"/web/gate/{gate}/waive", **asked).text
     (waiver,) = gates.waiver_rows(store, ARTIFACT)
     assert browse("clinician").post(f"/web/gate/{gate}/approve", waiver=waiver.waiver_id).status_code == 403, "their own"
     assert "(waived)" in browse("other").post(f"/web/gate/{gate}/approve", waiver=waiver.waiver_id).text
@@ -45,7 +45,7 @@ def test_the_page_shows_reasons_and_takes_two_people_to_lift_a_check(browse, sto
     page = browse("clinician").post(f"/web/gate/{gate}/sign", text="Read.").text
     assert "This model may be promoted." in page and "clinician signed." in page
     zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
-    assert "该模型可以上线。" in zh and "申请豁免 language/zh" in zh and "clinician 已签核。" in zh
+    assert "该模型可以晋升。" in zh and "申请豁免 language/zh" in zh and "clinician 已签核。" in zh
     assert gates.promotion_refusal(store, ARTIFACT) is None
 
 

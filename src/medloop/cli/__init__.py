@@ -33,7 +33,7 @@ COMMANDS = {
     "reward": ("reward", "Score answers with rules and models, and explain each score."),
     "train": ("train", "Train with SFT, a reward model, DPO, KTO, PPO, GRPO or IRS."),
     "predict": ("predict", "Answer every question in a file."), "eval": ("eval", "Compare models on held-out questions."),
-    "gate": ("gate", "Decide whether a model may be promoted; sign and waive with people."),
+    "gate": ("gate", "Decide whether a model may be promoted; sign verdicts, waive checks."),
     "registry": ("registry", "Versions of the model: promote one, roll back, verify the copies in MLflow."),
     "inspect": ("inspect", "Draw this week's answers for a medical reviewer; import the verdicts."),
     "rounds": ("rounds", "Rounds of RL: list them, accept one, go back to SFT or an earlier one."),

@@ -105,7 +105,7 @@ def evaluate(
     """Let models answer held-out questions, score the answers with rules, and write a report with confidence intervals.
 
     Suites examine a model in other ways (triage, multiple choice, leaks); each is a split of the report.
-    Context passages of a question stand in its prompt as they did in RL training, the same for every model.
+    The prompt contains the context passages of its question as in RL training, the same for every model.
     Answers are stored in reports/eval/answers: whatever a model has answered once is not asked for again, in any report.
 
     Example:  medloop eval --model embedded:tiny --model embedded:tiny+sft --split gold --split red

@@ -19,10 +19,10 @@ from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.records import gates, users
 
-gate_app = typer.Typer(invoke_without_command=True, help="Decide whether a model may be promoted; sign and waive with people.")
+gate_app = typer.Typer(invoke_without_command=True, help="Decide whether a model may be promoted; sign verdicts, waive checks.")
 OUTCOMES = {"pass": "pass", "fail": "FAIL", "not_enough_evidence": "not enough evidence"}
 
-GateId = Annotated[str, typer.Argument(metavar="GATE", help="Id of a result, or its beginning, from 'medloop gate list'.")]
+GateId = Annotated[str, typer.Argument(metavar="GATE", help="Id of a verdict, or its beginning, from 'medloop gate list'.")]
 UserName = Annotated[str, typer.Option("--user", metavar="NAME", help="Your user name; the password is asked for.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -53,7 +53,7 @@ def gate(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="An eval_report.json of this workspace instead of a new evaluation.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings as in configs/gate.yaml.")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings: a changed copy of configs/gate.yaml.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting of the gate; may be repeated.")
     ] = None,
@@ -66,7 +66,7 @@ def gate(
     The exit code is 0 for a pass, 10 for a fail, and 11 if the evidence is not enough. A promotion needs a pass for the same
     bytes (or waivers for the checks that did not pass), the sign-offs that the settings ask for, and no open incident.
 
-    Example:  medloop gate --model embedded:tiny+sft --config configs/gate.yaml
+    Example:  medloop gate --model embedded:tiny+sft
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -199,7 +199,7 @@ def show(
         who, comment = names.get(sign_off.person, sign_off.person), ui.printable(sign_off.comment)
         ui.say(f"{sign_off.timestamp:%Y-%m-%d %H:%M}Z  {who} {verb}{': ' if comment else ''}{comment}")
     for row in waivers:
-        approved = f"approved by {names.get(row.approver, row.approver)}" if row.approver else "waits for a second person"
+        approved = f"approved by {names.get(row.approver, row.approver)}" if row.approver else "waits for a clinician to approve"
         ui.say(
             f"{row.timestamp:%Y-%m-%d %H:%M}Z  {row.waiver_id}: {row.check} waived until {row.expires:%Y-%m-%d} by "
             f"{names.get(row.author, row.author)}, {approved}: {ui.printable(row.reason)}"
@@ -212,11 +212,13 @@ def sign(
     gate: GateId,
     user: UserName,
     refuse: Annotated[
-        bool, typer.Option("--refuse", help="Refuse the model instead of standing for it; needs a comment.")
+        bool, typer.Option("--refuse", help="Refuse to sign; needs a comment. The model is not promoted until you sign.")
     ] = False,
-    comment: Annotated[str, typer.Option(help="What you looked at. It stays for good: do not name patients.")] = "",
+    comment: Annotated[
+        str, typer.Option(help="What you looked at, or why you refuse. It stays for good: do not name patients.")
+    ] = "",
 ) -> None:
-    """Sign a verdict as a clinician who has read it, or refuse it. A later signature of yours replaces an earlier one; both stay.
+    """Sign a verdict as a clinician who has read it, or refuse it. Your last word counts; all of them stay.
 
     Example:  medloop gate sign 3f8a91c02b4d --user dr.li --comment "Read the red-team answers."
     """

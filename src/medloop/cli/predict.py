@@ -41,7 +41,7 @@ def predict(
 ) -> None:
     """Answer every question in a file; an interrupted run continues where it stopped.
 
-    Context passages of a question (`context`) stand in its prompt as they did in RL training.
+    The prompt contains the context passages of its question (`context`) as in RL training.
 
     Example:  medloop predict data/processed/test.jsonl --output answers.jsonl --adapter sft
     """

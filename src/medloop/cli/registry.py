@@ -44,6 +44,9 @@ def add(
 ) -> None:
     """Register a trained adapter as the next version; the same bytes keep the number they have.
 
+    Run the gate first: a version keeps the verdict, scores and report it was registered with, and adding the same bytes again
+    changes nothing (a later --report is ignored).
+
     Example:  medloop registry add models/rl/round1 --report reports/rl_stage/eval_report_round1.json
     """
     with open_store(ui.settings()) as store:
@@ -112,6 +115,8 @@ def show(version: Version, json_: ui.AsJson = False) -> None:
 def promote(version: Version, alias: Which = "champion", reason: Reason = "") -> None:
     """Give an alias to a version. Refused without a passed gate for the same bytes, with an open incident, or if it is tainted.
 
+    The champion is the version to deploy, the challenger the one that is compared with it. A refusal ends with exit code 10.
+
     Example:  medloop registry promote 3 --alias challenger
     """
     with open_store(ui.settings()) as store:
@@ -152,7 +157,7 @@ def verify(
     repair: Annotated[bool, typer.Option("--repair", help="Send MLflow what it lost, and set its aliases back.")] = False,
     json_: ui.AsJson = False,
 ) -> None:
-    """Compare the registry with MLflow: every version by its bytes, every alias. Fails if something differs.
+    """Compare the registry with MLflow: every version by its bytes, every alias. Fails if they cannot be shown to agree.
 
     Example:  medloop registry verify --repair
     """
@@ -167,7 +172,7 @@ def verify(
             ui.say(f"- {sentence}")
     if report.problems:
         raise ResultError(
-            f"The registry and MLflow differ ({len(report.problems)} problems)",
+            f"The registry and MLflow could not be shown to agree (problems: {len(report.problems)})",
             "Look at each, then run: medloop registry verify --repair",
         )
     if not json_:
@@ -176,7 +181,7 @@ def verify(
 
 @registry_app.command("pull")
 def pull(version: Version, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New folder.")]) -> None:
-    """Get a version back from MLflow into a new folder, checked by its hash.
+    """Get a version back from its copy in MLflow into a new folder, checked by its hash.
 
     Example:  medloop registry pull 3 models/lora/v3
     """
@@ -190,6 +195,8 @@ def push(
     version: Version, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a model hub; replaced.")]
 ) -> None:  # fmt: skip
     """Write a version as a folder in the form of a model hub: weights, tokenizer and README.md, without samples of answers.
+
+    The bytes come from the copy in MLflow.
 
     Example:  medloop registry push 3 /srv/hub/med-assistant
     """
@@ -214,4 +221,4 @@ def _cells(listed: ListedVersion) -> tuple[str, ...]:
 
 def _say_lag(lag: str | None) -> None:
     if lag:
-        ui.say(f"MLflow does not have the newest change yet, and the next registry command tries again: {lag}")
+        ui.say(f"MLflow does not have the newest change yet; 'medloop registry list' or the next change sends it: {lag}")

@@ -77,5 +77,6 @@ def _say_verified(name: str, check: ReleaseCheck) -> None:
     ui.say(f"Its weights are those that the gate let pass ({ledger.gate_id[7:19]}), and the ledger has the gate's own record.")
     if check.refusal:
         raise ResultError(
-            f"{name} is whole, but may not be used now: {check.refusal.rstrip('.')}", "Go back with: medloop rounds rollback"
+            f"{name} is whole, but may not be used now: {check.refusal.rstrip('.')}",
+            "Go back with: medloop rounds rollback (and medloop registry rollback, if its round is the champion)",
         )

@@ -36,7 +36,7 @@ def validate(
     ] = None,
     from_use: FromUse = None,
     bundled: Annotated[
-        bool, typer.Option("--bundled", help="Try the meter on the cases in the package; they are no clinical evidence.")
+        bool, typer.Option("--bundled", help="Try the meter on the cases in the package; they are not clinical evidence.")
     ] = False,
     config: ui.RewardFile = None,
     with_: ui.RewardParts = None,

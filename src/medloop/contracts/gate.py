@@ -38,7 +38,7 @@ class Waiver(Contract):
 
 
 class SignOff(Contract):
-    """A person who read the gate's result of an artifact and stands for it (or refuses it)."""
+    """A person who read the gate's verdict on an artifact and stands for it (or refuses it)."""
 
     artifact: Hash
     gate: Hash

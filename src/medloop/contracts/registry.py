@@ -1,4 +1,4 @@
-"""A model of the registry: one version with everything that led to it, and the aliases that say which version is in use."""
+"""A model of the registry: one version with everything that led to it, and the aliases that say which version to deploy."""
 
 from typing import Literal
 

@@ -180,9 +180,9 @@ def _start(ledger: SafetyLedger) -> str:
 
 
 def _rollback(previous: PreviousRelease | None) -> Iterator[str]:
-    yield "medloop rounds rollback                 # SFT is in use again, at once"
-    yield "medloop rounds rollback --to N          # an earlier accepted round, with N from the list"
-    yield "medloop rounds list"
+    yield "medloop rounds rollback                 # rounds: SFT is in use again, at once"
+    yield "medloop rounds rollback --to N          # an earlier accepted round, with N from 'medloop rounds list'"
+    yield "medloop registry rollback               # registry: the version before is the champion again"
     if previous is not None:
         folder = f"models/rl/{previous.ledger.release}"
         yield f"medloop release verify {previous.ledger.release:<16} # the release before, whole and loadable: {folder}"

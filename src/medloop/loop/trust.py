@@ -20,7 +20,7 @@ from medloop.store.files.lock import locked_file
 
 CARD, PREVIOUS = "validity.json", "previous.json"
 NOTHING = "Nobody has compared this reward with people's judgement yet: medloop reward validate CASES"
-ONLY_BUNDLED = "Only the bundled cases have measured this reward; they are no clinical evidence: medloop reward validate CASES"
+ONLY_BUNDLED = "Only the bundled cases have measured this reward; they are not clinical evidence: medloop reward validate CASES"
 
 
 def trust_folder(settings: Settings) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from medloop.contracts import GateResult, Interval, ModelVersion
+from medloop.contracts import GateResult, Interval, ModelVersion, utc_now
 from medloop.store.db import Store
 from medloop.store.records.gates import latest_gate, sign_offs_of, waivers_of
 
@@ -86,10 +86,11 @@ def _gate(store: Store, gate: GateResult | None) -> str:
     rows = "\n".join(f"| {check.name} | {OUTCOMES[check.outcome]} | {_cell(check.reason)} |" for check in gate.checks)
     signed = [sign_off for sign_off in sign_offs_of(store, gate.content_id()) if sign_off.approved]
     waived = [
-        f"The check {waiver.check} is waived until {waiver.expires:%Y-%m-%d}." for waiver in waivers_of(store, gate.artifact)
+        f"The check {waiver.check} {'is' if utc_now() < waiver.expires else 'was'} waived until {waiver.expires:%Y-%m-%d}."
+        for waiver in waivers_of(store, gate.artifact)
     ]
     lines = [
-        f"Result `{gate.content_id()}`: {OUTCOMES[gate.outcome]}, signed by {len(signed)} of {gate.needs_sign_offs}.",
+        f"Verdict `{gate.content_id()}`: {OUTCOMES[gate.outcome]}, signed by {len(signed)} of {gate.needs_sign_offs}.",
         *waived,
     ]
     return "## Gate\n\n" + "\n".join(lines) + f"\n\n| check | outcome | reason |\n|---|---|---|\n{rows}"

@@ -89,7 +89,7 @@ class TrustConfig(Contract):
 
 
 def bundled_cases() -> list[LabelledCase]:
-    """The cases in the package, by a language model: they check that the meter works and are no clinical evidence."""
+    """The cases in the package, by a language model: they check that the meter works and are not clinical evidence."""
     return read_cases([Path(str(files("medloop") / "assets/trust/cases.jsonl"))])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from medloop.contracts.validity import ALL, HARM, MIX, UPPER, Validity, ValidityCard, left_out_lines, quantity_name
 from medloop.reward.trust import rows_of
 
-NO_EVIDENCE = "The bundled cases were written by a language model: they show that the meter works and are no clinical evidence."
+NO_EVIDENCE = "The bundled cases were written by a language model: they show that the meter works and are not clinical evidence."
 WORDS = {"trusted": "trusted", "untrusted": "UNTRUSTED", "unmeasured": "not measured"}
 
 

@@ -60,7 +60,7 @@ def get_gate(gate: GateId, request: Request, caller: GateReader) -> Json:
 
 @router.post("/{gate}/sign", responses=ERRORS)
 def sign(gate: GateId, body: SignBody, request: Request, caller: GateSigner) -> Json:
-    """Stand for a verdict, or refuse it. A later signature of the same person counts instead of the earlier one; both stay."""
+    """Stand for a verdict, or refuse it. A later sign-off of the same person counts instead of the earlier one; both stay."""
     check_rate(request, caller)
     sign_off = gates.sign(store_of(request), gate, by=caller.user_id, approved=body.approved, comment=body.comment)
     return sign_off.model_dump(mode="json")

@@ -31,7 +31,7 @@ def _reading(request: Request, caller: Caller) -> Iterator[str | None]:
 
 @router.get("", responses=ERRORS)
 def get_lineage(request: Request, caller: LineageReader, of: Subject) -> Json:
-    """The graph around a record, dataset, model, evaluation, gate result, registry version or release."""
+    """The graph around a record, dataset, model, evaluation, gate verdict, registry version or release."""
     with _reading(request, caller) as sender:
         return lineage_graph(store_of(request), of, sender=sender).model_dump(mode="json")
 

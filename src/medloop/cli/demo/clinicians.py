@@ -208,7 +208,7 @@ def show_login(folder: Path) -> None:
     else:
         ui.say(f"as '{LOGIN}' with the password: {password}")
         ui.say("It is shown only once. The user 'admin' (password above) adds users and reads the numbers, but does not rate.")
-        ui.say("How far the reward can be trusted stands at http://127.0.0.1:8000/web/trust, for 'admin'.")
+        ui.say("'admin' can see how far the reward can be trusted at http://127.0.0.1:8000/web/trust.")
         ui.say("The forms allow training, because these patients are invented; an admin sets that in Settings.")
 
 

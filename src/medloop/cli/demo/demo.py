@@ -35,7 +35,7 @@ STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
         "train sft --name sft --lora-r 8",
     ),
     (
-        "Ask whether the reward agrees with labelled cases (those in the package, by a language model: no clinical evidence)",
+        "Ask whether the reward agrees with the labelled cases in the package (by a language model; not clinical evidence)",
         "reward validate --bundled",
     ),
     (

@@ -162,7 +162,7 @@ def _say_next(trained: Trained, number: int | None) -> None:
     start = shlex.quote(f"{card.base}+{card.config['adapter']}")
     ui.next_step(f"eval --model {base} --model {start} --model {result} --split gold --split red --output {report_path(number)}")
     ui.next_step(f"gate --model {result} --baseline {start}", lead="Then:")
-    ui.say(f"A round that the gate lets pass is put into use with 'medloop rounds accept {number}'.")
+    ui.say(f"When the gate has passed it and clinicians have signed, put it into use with 'medloop rounds accept {number}'.")
 
 
 def _announce(plan: RLPlan, cost: Cost) -> None:

@@ -1,4 +1,4 @@
-"""The gate: verdicts on models, each with its checks, and what people add: signatures and waivers. Numbers only, no texts."""
+"""The gate: verdicts on models, each with its checks, and what people add: sign-offs and waivers. Numbers only, no texts."""
 
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any

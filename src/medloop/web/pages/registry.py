@@ -1,4 +1,4 @@
-"""The models: every version with the gate's verdict, which one is in use, promoting one or going back after a confirmation."""
+"""The models: every version with the gate's verdict, the champion, promoting one or going back after a confirmation."""
 
 from typing import Annotated, Any
 
