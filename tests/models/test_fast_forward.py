@@ -91,3 +91,18 @@ def test_the_adapter_is_read_again_when_it_was_trained_or_switched_off() -> None
     with torch.no_grad():
         next(p for name, p in model.named_parameters() if "lora_B" in name).add_(0.5)
     assert not torch.equal(states(), with_adapter)
+
+
+def test_steps_of_a_fused_optimizer_are_seen() -> None:
+    from medloop.models.fast_forward import open_fast_forward  # triton
+
+    model = model_of(LlamaConfig(**SIZES, num_attention_heads=3, num_key_value_heads=1), 8, torch.bfloat16)
+    forward, (rows, _) = open_fast_forward(model), pack(PROMPTS, ANSWERS, torch.device("cuda"))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=0.1, fused=True)
+    before = forward(rows)
+    before.float().sum().backward()
+    optimizer.step()
+    torch.autograd.graph.increment_version(trained)  # as train/rl/step.py does: the fused kernel does not
+    forward.decoder.refresh_if_changed()
+    assert not torch.equal(forward(rows), before)
