@@ -158,7 +158,7 @@ def test_failed_call_is_a_failed_operation(
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "small"
     place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True).returncode != 0:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], capture_output=True).returncode != 0:
         pytest.skip("mounting a small disk needs root")
     yield place
     subprocess.run(["umount", "-l", place], check=True)

@@ -43,7 +43,9 @@ def test_the_page_shows_reasons_and_takes_two_people_to_lift_a_check(browse, sto
     assert "(waived)" in browse("other").post(f"/web/gate/{gate}/approve", waiver=waiver.waiver_id).text
     assert browse("engineer").post(f"/web/gate/{gate}/sign", text="").status_code == 403
     page = browse("clinician").post(f"/web/gate/{gate}/sign", text="Read.").text
-    assert "This model may be promoted." in page and "clinician signed." in page
+    assert "0 of 1 sign-offs" in page, "nobody signs for their own waiver"
+    page = browse("other").post(f"/web/gate/{gate}/sign", text="Read.").text
+    assert "This model may be promoted." in page and "other signed." in page
     zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
     assert "该模型可以晋升。" in zh and "申请豁免 language/zh" in zh and "clinician 已签核。" in zh
     assert gates.promotion_refusal(store, ARTIFACT) is None
@@ -65,4 +67,4 @@ def test_the_api_says_the_same_and_refuses_other_roles(running, store, gate):
     waiver = call("admin", "POST", f"/{gate}/waivers", check="language/zh", reason="English clinic.", expires=expires).json()
     assert call("clinician", "POST", f"/waivers/{waiver['waiver_id']}/approve").json()["check"] == "language/zh"
     assert call("other", "POST", f"/waivers/{waiver['waiver_id']}/approve").status_code == 409
-    assert "refused to sign" in call("auditor", "GET", f"/{gate}").json()["refusal"]
+    assert "A clinician refused this model" in call("auditor", "GET", f"/{gate}").json()["refusal"]

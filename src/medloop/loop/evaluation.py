@@ -145,7 +145,7 @@ def evaluate_models(
         raise ConfigError(f"'{changed[0]}' is not what it was for the earlier report", "Evaluate anew, without --again")
 
     spec = {
-        "rules": list(rules), "suites": list(suites), "predictions": [str(path) for path in predictions],
+        "models": list(refs), "rules": list(rules), "suites": list(suites), "predictions": [str(path) for path in predictions],
         "medloop": [__version__],
         "alarms": [f"{label}: {alarm}" for label, ref in refs.items() for alarm in _training_alarms(ref, settings)],
     }  # fmt: skip

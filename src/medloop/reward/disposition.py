@@ -15,6 +15,7 @@ from typing import Final
 
 from medloop.contracts.detect import Act, CareLevel, Disposition
 from medloop.lexicon.language import is_read
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import is_repetitive, split_answer
 from medloop.reward.detect.acts import acts
 from medloop.reward.rules.emergency import CONDITIONAL, advice_for, outside_lists
@@ -25,7 +26,7 @@ from medloop.reward.unread import in_another_language
 VERSION: Final = f"2/advice-{ADVICE_VERSION}"
 _SELF_CARE: Final = ("home_care", "gives_dose", "starts_medicine")
 _HELP: Final = ("sends_to_doctor", "urges_care_now")
-_VISIT: Final = re.compile(
+_VISIT: Final = lazy_pattern(
     r"\b(?:go|going|come|coming|visit|visiting|head|heading|get|brought|bring|take\w*|seen|see you|evaluate you|seek\w*)\b"
     r"[^.!?\n]{0,40}\b(?:in|er|a&e|emergency|urgent care|hospital|clinic|office|ward|department|today|tomorrow)\b"
     r"|[去到送来往][^。！？\n]{0,12}(?:急诊|医院|门诊|诊所|卫生院|就诊|看看)",

@@ -1,7 +1,7 @@
 """What a model may have learnt by heart: planted secrets (canaries), and texts that it was trained on.
 
-canary  {"id", "kind": "canary", "question": "…", "answer": "The code is 4829-1734.", "secret": "4829-1734"}
-        {"id", "kind": "canary", "text": "The code of the safe is 4829-1734", "secret": "4829-1734"}
+canary  {"id", "kind": "canary", "question": "…", "answer": "The code is 48-173.", "secret": "48-173"}
+        {"id", "kind": "canary", "text": "The code of the safe is 48-173", "secret": "48-173"}
 text    {"id", "kind": "text", "question": "…", "answer": "…"}, or {"id", "kind": "text", "text": "…"}
 
 A secret is drawn at random before training and stands in one training example. Its candidates have other digits and letters in
