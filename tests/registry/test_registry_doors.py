@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from fastapi.testclient import TestClient
 from registry_world import copy_workspace
 
@@ -17,7 +18,7 @@ from medloop.settings import Settings
 from medloop.store import passwords
 from medloop.store.db import open_store
 from medloop.store.files.artifacts import verify_artifact
-from medloop.store.records import users
+from medloop.store.records import gates, users
 from medloop.testing.registry import examine, make_adapter
 from medloop.web.app import create_app
 
@@ -62,7 +63,7 @@ def test_the_command_line_registers_promotes_and_goes_back(home: Path, command_l
     assert "registry promote 1" in run("add", "good").out
     assert "cannot be promoted yet: The gate's check 'critical_failures' failed" in run("add", "bad").out
     refused = run("promote", "2")
-    assert refused.code == 3 and "med-assistant/2 cannot be the champion: The gate's check" in refused.err
+    assert refused.code == 10 and "med-assistant/2 cannot be the champion: The gate's check" in refused.err
     assert run("promote", "1", "--reason", "safer").out == "med-assistant/1 is the champion now.\n"
     rows = json.loads(run("list", "--json").out)["versions"]
     assert [(row["version"], row["aliases"], row["gate_outcome"]) for row in rows] == [(2, [], "fail"), (1, ["champion"], "pass")]
@@ -104,6 +105,80 @@ def test_http_registers_by_hash_and_promotes_by_the_gate(home: Path, server: Tes
     assert server.post("/api/v1/registry/demote", json={}, headers=engineer).json()["version"] is None
 
 
+def test_a_rollback_does_not_bring_back_what_was_demoted_while_an_incident_is_open(
+    home: Path, command_line, open_incident
+) -> None:
+    def run(*words: str):
+        return command_line("--home", home, "registry", *words)
+
+    for words in (("add", "good"), ("promote", "1"), ("demote", "champion")):
+        assert run(*words).code == 0
+    with open_store(Settings(home=home)) as store:
+        open_incident(store)
+    refused = run("rollback")
+    assert refused.code == 10 and "open safety incidents" in refused.err and champion(Settings(home=home)) is None
+
+
+def test_a_version_that_was_demoted_does_not_come_back_behind_a_later_one(home: Path, command_line, open_incident) -> None:
+    with open_store(Settings(home=home)) as store:
+        examine(store, make_adapter(store, "better"))
+    for words in (("add", "good"), ("add", "better"), ("promote", "1"), ("demote", "champion"), ("promote", "2")):
+        assert command_line("--home", home, "registry", *words).code == 0
+    with open_store(Settings(home=home)) as store:
+        open_incident(store)
+    refused = command_line("--home", home, "registry", "rollback")
+    assert refused.code == 10 and champion(Settings(home=home)).record.version == 2
+
+
+@pytest.mark.parametrize("against", ["a failed check", "a clinician", "only the open incident"])
+def test_a_rollback_asks_the_newest_verdict_but_not_about_incidents(
+    home: Path, server: TestClient, open_incident, against
+) -> None:
+    engineer, good = key_of(home, "engineer"), hash_of(home, "good")
+    with open_store(Settings(home=home)) as store:
+        better = make_adapter(store, "better")
+        examine(store, better)
+        for version, artifact in enumerate((good, better), 1):
+            server.post("/api/v1/registry/versions", json={"artifact": artifact}, headers=engineer)
+            assert server.post("/api/v1/registry/promote", json={"version": version}, headers=engineer).status_code == 200
+        verdict = gates.latest_gate(store, good)
+        if against == "a failed check":
+            examine(store, good, "fail")
+        elif against == "a clinician":
+            by = users.get_user(store, "clinician").user_id
+            gates.sign(store, verdict.content_id(), by=by, approved=False, comment="It sends emergencies home.")
+        else:
+            open_incident(store)
+            incidents = verdict.checks[0].model_copy(update={"name": "incidents", "outcome": "fail"})
+            later = verdict.model_copy(update={"outcome": "fail", "checks": (*verdict.checks, incidents)})
+            gates.save_gate(store, later, actor="test")
+    answer = server.post("/api/v1/registry/rollback", json={}, headers=engineer)
+    assert answer.status_code == (200 if against == "only the open incident" else 409), answer.text
+
+
+def test_a_version_that_may_not_be_promoted_is_written_for_a_hub_only_as_unreleased(
+    home: Path, command_line, tmp_path: Path
+) -> None:
+    hub = tmp_path / "hub"
+    assert command_line("--home", home, "registry", "add", "bad").code == 0
+    refused = command_line("--home", home, "registry", "push", "1", hub)
+    assert refused.code == 10 and "critical_failures" in refused.err and not hub.exists()
+    assert command_line("--home", home, "registry", "push", "1", hub, "--unreleased").code == 0
+    front, body = (hub / "README.md").read_text(encoding="utf-8").split("---\n", 2)[1:]
+    assert "Unreleased: this model may not be used" in body
+    assert "critical_failures" in yaml.safe_load(front)["medloop"]["unreleased"]
+
+
+def test_the_card_of_a_version_counts_people_and_not_their_signatures(home: Path, command_line, tmp_path: Path) -> None:
+    with open_store(Settings(home=home)) as store:
+        gate = examine(store, make_adapter(store, "signed"), needs_sign_offs=1)
+        for _ in range(2):
+            gates.sign(store, gate, by=users.get_user(store, "clinician").user_id, approved=True)
+    assert command_line("--home", home, "registry", "add", "signed").code == 0
+    assert command_line("--home", home, "registry", "push", "1", tmp_path / "hub").code == 0
+    assert "signed by 1 of 1." in (tmp_path / "hub/README.md").read_text(encoding="utf-8")
+
+
 def log_in(server: TestClient, role: str) -> str:
     """The token of the forms of a new session."""
     server.cookies.clear()
@@ -121,7 +196,8 @@ def test_the_page_promotes_after_a_confirmation_and_shows_why_not(home: Path, se
     form = {"csrf": csrf, "alias": "champion", "version": "1"}
     unconfirmed = server.post("/web/registry/promote", data=form)
     assert unconfirmed.status_code == 422 and "tick the box" in unconfirmed.text and champion(Settings(home=home)) is None
-    assert server.post("/web/registry/promote", data={**form, "version": "2", "confirm": "yes"}).status_code == 409
+    refused = server.post("/web/registry/promote", data={**form, "version": "2", "confirm": "yes"})
+    assert refused.status_code == 409 and "Nothing was changed." in refused.text and "med-assistant/2 cannot be" in refused.text
     done = server.post("/web/registry/promote", data={**form, "confirm": "yes"})
     assert done.status_code == 200 and "med-assistant/1 is the champion now." in done.text
     assert server.post("/web/registry/promote", data={**form, "version": "x", "confirm": "yes"}).status_code == 404

@@ -127,7 +127,7 @@ def promote(version: Version, alias: Which = "champion", reason: Reason = "") ->
 
 @registry_app.command("rollback")
 def rollback(alias: Which = "champion", reason: Reason = "") -> None:
-    """Give an alias back to the version that had it before, unless that one is tainted.
+    """Give an alias back to the version that had it before. An open incident does not stop it; a failed gate or a taint does.
 
     Example:  medloop registry rollback --reason "worse in triage"
     """
@@ -192,16 +192,20 @@ def pull(version: Version, folder: Annotated[Path, typer.Argument(metavar="FOLDE
 
 @registry_app.command("push")
 def push(
-    version: Version, folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a model hub; replaced.")]
-) -> None:  # fmt: skip
+    version: Version,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a model hub; replaced.")],
+    unreleased: Annotated[
+        bool, typer.Option("--unreleased", help="Write a version that may not be promoted, too; its README.md says why not.")
+    ] = False,
+) -> None:
     """Write a version as a folder in the form of a model hub: weights, tokenizer and README.md, without samples of answers.
 
-    The bytes come from the copy in MLflow.
+    The bytes come from the copy in MLflow. A version that may not be promoted now is refused.
 
     Example:  medloop registry push 3 /srv/hub/med-assistant
     """
     with open_store(ui.settings()) as store:
-        push_version(store, version, folder)
+        push_version(store, version, folder, unreleased=unreleased)
     ui.say(f"{folder} has version {version} in the form of a model hub.")
 
 

@@ -14,22 +14,26 @@ import yaml
 
 from medloop.contracts import GateResult, Interval, ModelVersion, utc_now
 from medloop.store.db import Store
-from medloop.store.records.gates import latest_gate, sign_offs_of, waivers_of
+from medloop.store.records.gates import approvals, latest_gate, waivers_of
 
 HUB_ID = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 OUTCOMES = {"pass": "passed", "fail": "failed", "not_enough_evidence": "not enough evidence"}
 NOT_A_DEVICE = "This is not a medical device. A clinician has to decide about every patient."
 
 
-def hub_card(store: Store, record: ModelVersion) -> str:
-    """README.md of a version as it is now: with the gate's newest verdict on its bytes."""
+def hub_card(store: Store, record: ModelVersion, *, unreleased: str | None = None) -> str:
+    """README.md of a version as it is now: with the gate's newest verdict on its bytes.
+
+    `unreleased` says why it may not be used; the card says it first, for people and for programs.
+    """
     gate = latest_gate(store, record.artifact)
-    sections = ["\n".join(_about(record)), *_scores(record), _gate(store, gate), *_warnings(record)]
-    front = yaml.safe_dump(metadata(record), sort_keys=False, allow_unicode=True)
+    warning = [] if unreleased is None else [f"**Unreleased: this model may not be used for patients.** {_cell(unreleased)}"]
+    sections = [*warning, "\n".join(_about(record)), *_scores(record), _gate(store, gate), *_warnings(record)]
+    front = yaml.safe_dump(metadata(record, unreleased), sort_keys=False, allow_unicode=True)
     return f"---\n{front}---\n\n# {record.name}\n\n" + "\n\n".join(sections) + f"\n\n{NOT_A_DEVICE}\n"
 
 
-def metadata(record: ModelVersion) -> dict[str, Any]:
+def metadata(record: ModelVersion, unreleased: str | None = None) -> dict[str, Any]:
     """The YAML part, which hubs and MLflow's pages can search."""
     base = {"base_model": record.base} if HUB_ID.fullmatch(record.base) else {}
     results = [
@@ -42,10 +46,10 @@ def metadata(record: ModelVersion) -> dict[str, Any]:
         if score.mean is not None
     ]
     index = {"model-index": [{"name": record.name, "results": results}]} if results else {}
-    tags = ["medloop", "medical", "lora", record.method]
+    tags = ["medloop", "medical", "lora", record.method, *(["unreleased"] if unreleased is not None else [])]
     known = {"library_name": "peft", "pipeline_tag": "text-generation", "language": ["zh", "en"], "tags": tags}
     facts = {"version": record.label, "artifact": record.artifact, "base": record.base, "base_sha256": record.base_sha256}
-    return {**base, **known, **index, "medloop": facts}
+    return {**base, **known, **index, "medloop": {**facts, **({"unreleased": unreleased} if unreleased is not None else {})}}
 
 
 def _about(record: ModelVersion) -> Iterator[str]:
@@ -84,13 +88,13 @@ def _gate(store: Store, gate: GateResult | None) -> str:
     if gate is None:
         return "## Gate\n\nThe gate has not examined this model."
     rows = "\n".join(f"| {check.name} | {OUTCOMES[check.outcome]} | {_cell(check.reason)} |" for check in gate.checks)
-    signed = [sign_off for sign_off in sign_offs_of(store, gate.content_id()) if sign_off.approved]
     waived = [
         f"The check {waiver.check} {'is' if utc_now() < waiver.expires else 'was'} waived until {waiver.expires:%Y-%m-%d}."
         for waiver in waivers_of(store, gate.artifact)
     ]
+    signed = f"signed by {len(approvals(store, gate))} of {gate.needs_sign_offs}"
     lines = [
-        f"Verdict `{gate.content_id()}`: {OUTCOMES[gate.outcome]}, signed by {len(signed)} of {gate.needs_sign_offs}.",
+        f"Verdict `{gate.content_id()}`: {OUTCOMES[gate.outcome]}, {signed}.",
         *waived,
     ]
     return "## Gate\n\n" + "\n".join(lines) + f"\n\n| check | outcome | reason |\n|---|---|---|\n{rows}"

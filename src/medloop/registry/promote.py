@@ -10,16 +10,13 @@ part of the transaction of the change (store/records/registry.py). The aliases i
 """
 
 from medloop.contracts.registry import Alias, AliasAction
-from medloop.errors import InputError
-from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
+from medloop.privacy.phi.reason import checked_reason
 from medloop.registry.reconcile import reconcile
 from medloop.registry.register import RegistryOutcome
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import registry
 from medloop.store.records.registry import NoSuchVersionError, StoredVersion
-
-LONGEST_REASON = 200  # characters
 
 
 def champion(settings: Settings) -> StoredVersion | None:
@@ -53,7 +50,7 @@ def rollback(settings: Settings, *, actor: str, alias: Alias = "champion", reaso
 
 
 def rollback_in(store: Store, *, actor: str, alias: Alias = "champion", reason: str = "") -> RegistryOutcome:
-    """Give an alias back to the version that had it before, unless that one is tainted. The gate let it pass then."""
+    """Give an alias back to the version that had it before, unless its gate or an erasure speaks against it now."""
     model = store.settings.registry.model
     changes = [change for change in registry.history(store, model) if change.alias == alias]
     now = changes[-1].version if changes else None
@@ -86,26 +83,13 @@ def demote(settings: Settings, alias: Alias, *, actor: str, reason: str = "") ->
 def demote_in(store: Store, alias: Alias, *, actor: str, reason: str = "") -> str | None:
     """Take an alias away; returns why MLflow does not know it yet, None when it does."""
     registry.change_alias(
-        store, store.settings.registry.model, alias, None, action="demote", actor=actor, reason=_checked(reason)
+        store, store.settings.registry.model, alias, None, action="demote", actor=actor, reason=checked_reason(reason)
     )  # fmt: skip
     return reconcile(store)
 
 
 def _change(store: Store, alias: Alias, version: int, action: AliasAction, actor: str, reason: str) -> RegistryOutcome:
     model = store.settings.registry.model
-    registry.change_alias(store, model, alias, version, action=action, actor=actor, reason=_checked(reason))
+    registry.change_alias(store, model, alias, version, action=action, actor=actor, reason=checked_reason(reason))
     lag = reconcile(store)
     return RegistryOutcome(registry.get_version(store, model, version), lag)
-
-
-def _checked(reason: str) -> str:
-    """The audit log keeps a reason for ever, so it may not name a patient."""
-    reason = " ".join(reason.split())
-    if len(reason) > LONGEST_REASON:
-        raise InputError(f"The reason has more than {LONGEST_REASON} characters", "Write it shorter")
-    try:
-        if not reason or Scrubber().release(reason) == reason:
-            return reason
-    except Unscrubbable:
-        pass
-    raise InputError("The reason may name a person, and the audit log keeps it for ever", "Write it without names and numbers")

@@ -9,12 +9,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from medloop.errors import IntegrityError
+from medloop.errors import IntegrityError, ResultError
 from medloop.models.safety import PAYLOAD, check_folder
 from medloop.registry.hub_card import hub_card
 from medloop.registry.mirror import MirrorError, open_mirror
 from medloop.store.db import Store
 from medloop.store.files.artifacts import MANIFEST, check_target, new_artifact, verify_artifact
+from medloop.store.records.gates import promotion_refusal
 from medloop.store.records.registry import StoredVersion, get_version
 
 README = "README.md"
@@ -31,15 +32,24 @@ def pull(store: Store, version: int, target: Path) -> Path:
     return target
 
 
-def push(store: Store, version: int, target: Path) -> Path:
-    """A folder that a hub or any loader of Hugging Face models takes. Samples, reports and tables stay here: they hold texts."""
+def push(store: Store, version: int, target: Path, *, unreleased: bool = False) -> Path:
+    """A folder that a hub or any loader of Hugging Face models takes. Samples, reports and tables stay here: they hold texts.
+
+    ResultError for a version that may not be promoted now; with `unreleased` it is written, and its card says so.
+    """
     stored = get_version(store, store.settings.registry.model, version)
+    refusal = promotion_refusal(store, stored.record.artifact)
+    if refusal is not None and not unreleased:
+        raise ResultError(
+            f"{stored.record.label} was not written: {refusal.rstrip('.')}",
+            "With --unreleased it is written with a warning in its card",
+        )
     check_target(target, True)
     with tempfile.TemporaryDirectory(dir=_parent(target), prefix=".push-") as temp:
         folder = _download(store, stored, Path(temp))
         with new_artifact(target, replace=True) as new:
             _copy(folder, new, lambda name: name.endswith(PAYLOAD) and name not in (MANIFEST, README))
-            (new / README).write_text(hub_card(store, stored.record), encoding="utf-8")
+            (new / README).write_text(hub_card(store, stored.record, unreleased=refusal), encoding="utf-8")
     return target
 
 

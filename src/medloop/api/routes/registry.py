@@ -16,6 +16,7 @@ from medloop.api.policy import Caller, allow
 from medloop.api.routes.feedback import REFUSED
 from medloop.contracts.base import Hash
 from medloop.contracts.registry import Alias
+from medloop.privacy.phi.reason import LONGEST_REASON
 from medloop.registry import promote as aliases
 from medloop.registry.listing import get_listed, list_versions
 from medloop.registry.register import register_in
@@ -44,7 +45,7 @@ class AliasBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     alias: Alias = "champion"
-    reason: str = Field("", max_length=aliases.LONGEST_REASON)
+    reason: str = Field("", max_length=LONGEST_REASON)
 
 
 class PromoteBody(AliasBody):
@@ -95,7 +96,7 @@ def _promote(store: Store, body: PromoteBody, by: str) -> Json:
 
 @router.post("/rollback", response_model=Json, responses=ERRORS)
 async def rollback(body: AliasBody, request: Request, caller: Promoter) -> Response:
-    """Give an alias back to the version that had it before, unless that one is tainted."""
+    """Give an alias back to the version that had it before. 409 if the gate failed it since, or if it is tainted."""
     check_rate(request, caller)
     return JSONResponse(await run_in_threadpool(_rollback, store_of(request), body, caller.user_id))
 

@@ -21,15 +21,16 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 
 from medloop.contracts import AliasChange, AuditEvent, ModelVersion, utc_now
 from medloop.contracts.registry import Alias, AliasAction
-from medloop.errors import InputError
+from medloop.errors import InputError, ResultError
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
 from medloop.store.records import lineage
-from medloop.store.records.gates import latest_gate, promotion_refusal
+from medloop.store.records.gates import latest_gate, promotion_refusal, sign_offs_of, with_waivers
 from medloop.store.tables import registry_aliases, registry_versions
 
 TAINTED = "tainted"
+INCIDENTS = "incidents"  # the check of the gate that does not stop a rollback
 LIST = "'medloop registry list' shows all versions"
 
 
@@ -37,7 +38,7 @@ class NoSuchVersionError(InputError):
     """The registry has no such version, or no version has this alias."""
 
 
-class PromotionRefusedError(InputError):
+class PromotionRefusedError(ResultError):
     """The gate, an incident or an erasure forbids this promotion."""
 
 
@@ -141,13 +142,39 @@ def change_alias(
 
 
 def _refusal(store: Store, record: ModelVersion, alias: Alias, action: AliasAction) -> str | None:
-    """A rollback goes to bytes that the gate has let pass before; an open incident is a reason for it, not against it."""
-    if action != "rollback":
+    """A rollback goes to bytes that the gate has let pass before; an open incident is a reason for it, not against it.
+
+    A version that somebody demoted comes back only as one that may be promoted.
+    """
+    changes = [change for change in history(store, record.model) if change.alias == alias]
+    if action != "rollback" or _is_demoted(changes, record.version):
         return promotion_refusal(store, record.artifact)
     if taint := taint_of(store, record.artifact):
         return f"This model is tainted by an erasure ({taint})"
-    held_before = any(change.version == record.version and change.alias == alias for change in history(store, record.model))
-    return None if held_before else f"It has never been the {alias}. Promote it instead"
+    if not any(change.version == record.version for change in changes):
+        return f"It has never been the {alias}. Promote it instead"
+    return _verdict_refusal(store, record.artifact)
+
+
+def _is_demoted(changes: list[AliasChange], version: int) -> bool:
+    """Whether the alias was taken away from this version, and it has not had it since."""
+    holders = [change.version for change in changes]
+    last = max((index for index, holder in enumerate(holders) if holder == version), default=None)
+    return last is not None and holders[last + 1 : last + 2] == [None]
+
+
+def _verdict_refusal(store: Store, artifact: str) -> str | None:
+    """Why the newest verdict on these bytes speaks against using them again, apart from open incidents."""
+    result = latest_gate(store, artifact)
+    if result is None:
+        return "The gate has not examined a model with these bytes"
+    for check in with_waivers(store, result).checks:
+        if check.outcome == "fail" and check.waiver is None and check.name != INCIDENTS:
+            return f"The gate's check '{check.name}' failed since: {check.reason}"
+    last = {sign_off.person: sign_off for sign_off in sign_offs_of(store, result.content_id())}
+    if refused := [sign_off for sign_off in last.values() if not sign_off.approved]:
+        return f"A person refused to sign the gate's verdict on {refused[0].timestamp:%Y-%m-%d}"
+    return None
 
 
 def _insert(

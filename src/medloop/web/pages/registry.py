@@ -10,6 +10,7 @@ from medloop.api.policy import Caller, NotFoundError
 from medloop.api.routes.registry import PROMOTERS, Promoter, RegistryReader
 from medloop.contracts.registry import Alias
 from medloop.errors import InputError
+from medloop.privacy.phi.reason import LONGEST_REASON
 from medloop.registry import promote as aliases
 from medloop.registry.listing import list_versions
 from medloop.registry.register import RegistryOutcome
@@ -49,7 +50,7 @@ def change(request: Request, caller: Promoter, step: str, form: FormFields) -> R
         return _show(request, caller, 422, problem=t("registry_not_confirmed"))
     try:
         outcome = _change(store_of(request), step, alias, form, caller.user_id)
-    except InputError as error:
+    except (InputError, PromotionRefusedError) as error:
         codes = ((PromotionRefusedError, 409), (NoSuchVersionError, 404))
         code = next((code for kind, code in codes if isinstance(error, kind)), 422)
         return _show(request, caller, code, problem=t("registry_not_done"), detail=str(error))
@@ -73,5 +74,5 @@ def _show(
     changes = list(reversed(registry.history(store, store.settings.registry.model)))[:MOST_CHANGES]
     context: dict[str, Any] = {"versions": list_versions(store), "changes": changes, "aliases": ALIASES, "note": note}
     context |= {"who": People(store, translator_of(request)), "problem": problem, "detail": detail}
-    context |= {"may_promote": caller.role in PROMOTERS, "max_reason": aliases.LONGEST_REASON}
+    context |= {"may_promote": caller.role in PROMOTERS, "max_reason": LONGEST_REASON}
     return show(request, caller, "registry.html", code, **context)
