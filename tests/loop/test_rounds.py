@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+from sqlalchemy import text
 
+from medloop.contracts import Incident
 from medloop.contracts.gate import GateCheck, GateResult
-from medloop.errors import ConfigError, InputError
+from medloop.errors import ConfigError, InputError, IntegrityError
 from medloop.loop.rounds import RoundRefusedError, accept, list_rounds, path_in_use, roll_back, start_of_round
-from medloop.store.db import open_store
+from medloop.store import audit
+from medloop.store.db import Store, open_store
+from medloop.store.records import crud, lineage
 from medloop.store.records.gates import save_gate
 from medloop.store.records.rounds import round_events
 from medloop.testing.lineage import make_model
@@ -98,3 +102,71 @@ def test_the_command_line_lists_accepts_and_goes_back(store, command_line):
     assert "SFT is in use again: models/lora/sft" in command_line("--home", home, "rounds", "rollback").out
     rows = json.loads(command_line("--home", home, "rounds", "list", "--json").out)
     assert [row["state"] for row in rows] == ["in use", "accepted"]
+
+
+def accepted_round(store, number: int = 1):
+    entry = train(store, number)
+    gate(store, entry)
+    accept(store, number, actor="test")
+    return entry
+
+
+def test_other_bytes_under_the_name_of_an_accepted_round_are_not_that_round(store, command_line):
+    accepted_round(store)
+    make_model(store, "models/rl/round1", inputs={"prompts": "sha256:" + "1" * 64}, config={"adapter": "models/lora/sft"})
+    home = store.settings.home
+    for words in (("rounds", "rollback", "--to", "1"), ("release", "v1.0-rl"), ("train", "ppo", "--round", "2")):
+        refused = command_line("--home", home, *words)
+        assert refused.code == 6 and "models/rl/round1 has other bytes" in refused.err, words
+    assert command_line("--home", home, "rounds", "rollback").code == 0  # the way back to SFT stays open
+
+
+def test_a_decision_that_was_changed_past_medloop_puts_nothing_into_use(store, command_line):
+    accepted_round(store)
+    with store.transaction() as conn:
+        conn.execute(text("UPDATE round_events SET reason = 'changed'"))
+    assert command_line("--home", store.settings.home, "rounds", "list").code == 6
+    with pytest.raises(IntegrityError, match="round_events was changed"):
+        path_in_use(store.settings, store)
+
+
+def test_no_way_back_to_a_round_that_an_erasure_tainted(store, command_line):
+    first = accepted_round(store)
+    accepted_round(store, 2)
+    with store.write() as conn:
+        lineage.flag_artifact(conn, first.sha256, "tainted", "trained on data erased in er_1", actor="test")
+    refused = command_line("--home", store.settings.home, "rounds", "rollback", "--to", "1")
+    assert refused.code == 10 and "tainted by an erasure" in refused.err and "Round 2 (models/rl/round2) stays" in refused.err
+    assert path_in_use(store.settings, store) == "models/rl/round2"
+
+
+@pytest.mark.parametrize("named", [("--round", "1"), ("--name", "round1", "--adapter", "sft")])
+def test_an_accepted_round_is_not_trained_over(store, command_line, named):
+    entry = accepted_round(store)
+    refused = command_line("--home", store.settings.home, "train", "ppo", *named, "--replace")
+    assert refused.code == 2 and "Round 1 was accepted" in refused.err and entry.path.is_dir()
+
+
+def test_an_incident_that_comes_just_before_the_decision_refuses_the_round(store, monkeypatch):
+    gate(store, train(store, 1))
+    write = Store.write
+
+    def write_after_an_incident(self):
+        monkeypatch.setattr(Store, "write", write)
+        crud.add(self, [Incident(record_id="fb_1")], actor="test")
+        return write(self)
+
+    monkeypatch.setattr(Store, "write", write_after_an_incident)
+    with pytest.raises(RoundRefusedError, match="open safety incidents"):
+        accept(store, 1, actor="test")
+
+
+def test_the_reason_of_a_rollback_is_in_the_audit_log_unless_it_may_name_a_person(store, command_line):
+    accepted_round(store)
+    home = store.settings.home
+    refused = command_line("--home", home, "rounds", "rollback", "--reason", "Mr. John Smith, born 3 May 1961, complained")
+    assert refused.code == 3 and "may name a person" in refused.err and "Smith" not in refused.err
+    assert path_in_use(store.settings, store) == "models/rl/round1"
+    assert command_line("--home", home, "rounds", "rollback", "--reason", "worse in triage").code == 0
+    line = next(row for row in audit.show(store, 5) if row["action"] == "rounds.rolled_back")
+    assert line["detail"]["reason"] == "worse in triage" == round_events(store)[-1].reason

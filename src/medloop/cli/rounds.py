@@ -58,7 +58,7 @@ def rollback(
     to: Annotated[int, typer.Option("--to", min=0, help="Round to use again; 0 is SFT.")] = 0,
     reason: Annotated[str, typer.Option(help="Why, for the audit log. Do not name patients.")] = "",
 ) -> None:
-    """Use SFT, or an earlier accepted round, again. Nothing is deleted, and no gate is asked.
+    """Use SFT, or an earlier accepted round, again, unless an erasure tainted it. Nothing is deleted, and no gate is asked.
 
     Example:  medloop rounds rollback
     """

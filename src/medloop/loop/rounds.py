@@ -5,30 +5,31 @@
     roll_back(store, 0, actor=…)                        # SFT is in use again, at once
 
 A round is the folder models/rl/roundN. Nothing is moved or deleted by a decision: what is in use is a row of the store, and every
-folder stays as it was.
+folder stays as it was. The row has the hash of the folder: other bytes under the same name are not the round that was accepted.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from medloop.contracts.rounds import RoundEvent
-from medloop.errors import ConfigError, InputError, ModelError, ResultError
+from medloop.errors import ConfigError, InputError, IntegrityError, ModelError, ResultError
 from medloop.models.find import adapter_folder, adapters_named
+from medloop.privacy.phi.reason import checked_reason
 from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.files.artifacts import verify_artifact
-from medloop.store.records.gates import latest_gate, promotion_refusal
-from medloop.store.records.rounds import SFT_ROUND, add_event, in_use, round_events
+from medloop.store.records.registry import taint_of
+from medloop.store.records.rounds import SFT_ROUND, add_rollback, decide, in_use, round_events
 
 SFT_NAME = "sft"
 RoundState = Literal["in use", "accepted", "refused", "undecided", "start"]
 
 
 class RoundRefusedError(ResultError):
-    """The gate does not let this round pass; what was in use stays."""
+    """The gate does not let this round pass, or its data was erased; what was in use stays."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ def round_name(number: int) -> str:
     return f"round{number}"
 
 
+def is_round(name: str) -> bool:
+    """Whether a folder of this name under models/rl is a round."""
+    return name.startswith("round") and name[5:].isdecimal()
+
+
 def round_path(number: int) -> str:
     return f"models/rl/{round_name(number)}"
 
@@ -66,14 +72,15 @@ def report_path(number: int) -> str:
 def start_of_round(settings: Settings, store: Store, number: int, adapter: str | None = None) -> RoundStart:
     """The last accepted round before this one, else the SFT adapter; `adapter` names that one, and nothing but it."""
     last = in_use(round_events(store), before=number)
-    if last != SFT_ROUND:
-        if adapter is not None:
-            raise ConfigError(
-                f"Round {number} starts from {round_path(last)}, the last accepted one, so --adapter {adapter} does not fit",
-                "Leave --adapter out, or name the result with --name instead of --round",
-            )
-        return RoundStart(last, round_path(last))
-    return RoundStart(SFT_ROUND, adapter or sft_path(settings))
+    if last is None or last.number == SFT_ROUND:
+        return RoundStart(SFT_ROUND, adapter or sft_path(settings))
+    if adapter is not None:
+        raise ConfigError(
+            f"Round {number} starts from {last.path}, the last accepted one, so --adapter {adapter} does not fit",
+            "Leave --adapter out, or name the result with --name instead of --round",
+        )
+    _check_bytes(settings, last)
+    return RoundStart(last.number, last.path)
 
 
 def sft_path(settings: Settings) -> str:
@@ -93,47 +100,57 @@ def sft_path(settings: Settings) -> str:
 
 def round_folders(settings: Settings) -> list[Path]:
     """The rounds that were trained, in their order."""
-    folders = [path for path in (settings.workspace.models / "rl").glob("round*") if path.name[5:].isdecimal() and path.is_dir()]
+    folders = [path for path in (settings.workspace.models / "rl").glob("round*") if is_round(path.name) and path.is_dir()]
     return sorted(folders, key=lambda path: int(path.name[5:]))
 
 
 def accept(store: Store, number: int, *, actor: str) -> RoundEvent:
     """Put a round into use. A refusal is stored with its reason, and what was in use stays."""
     path = round_path(number)
-    artifact = _artifact(store.settings.home / path, number)
-    gate = latest_gate(store, artifact)
-    gate_id = None if gate is None else gate.content_id()
-    decide = partial(add_event, store, number=number, path=path, artifact=artifact, gate=gate_id, actor=actor)
-    if reason := promotion_refusal(store, artifact):
-        decide("refused", reason=reason)
-        stays = in_use(round_events(store))
-        raise RoundRefusedError(
-            f"Round {number} is refused: {reason.rstrip('.')}", f"{_in_words(stays, store.settings)} stays in use"
-        )
-    return decide("accepted")
+    event = decide(store, number=number, path=path, artifact=_artifact(store.settings.home / path, number), actor=actor)
+    if event.event == "refused":
+        raise RoundRefusedError(f"Round {number} is refused: {event.reason.rstrip('.')}", f"{_stays(store)} stays in use")
+    return event
 
 
 def roll_back(store: Store, number: int, *, actor: str, reason: str = "") -> RoundEvent:
-    """Use SFT (0) or an earlier accepted round again; no gate is asked, because going back must always be possible."""
-    events, settings = round_events(store), store.settings
-    accepted = {event.number for event in events if event.event == "accepted"}
+    """Use SFT (0) or an earlier accepted round again, unless it is tainted. No gate is asked: it must work in an incident."""
+    reason, settings = checked_reason(reason), store.settings
+    accepted = _accepted(round_events(store))
     if number != SFT_ROUND and number not in accepted:
         known = ", ".join(map(str, sorted({SFT_ROUND, *accepted})))
         raise InputError(
             f"Round {number} was never accepted, so it cannot be used again", f"Rounds to go back to: {known} (0 is SFT)"
         )
     path = sft_path(settings) if number == SFT_ROUND else round_path(number)
-    folder = adapter_folder(path, settings)
-    return add_event(
-        store, "rolled_back", number=number, path=path, artifact=verify_artifact(folder).sha256, actor=actor, reason=reason
+    artifact = (
+        verify_artifact(adapter_folder(path, settings)).sha256
+        if number == SFT_ROUND
+        else _check_bytes(settings, accepted[number])
     )
+    if taint := taint_of(store, artifact):
+        raise RoundRefusedError(
+            f"{_in_words(number, path)} is tainted by an erasure ({taint})",
+            f"{_stays(store)} stays in use; train again on the data that is left",
+        )
+    return add_rollback(store, number=number, path=path, artifact=artifact, actor=actor, reason=reason)
+
+
+def check_replaceable(store: Store, name: str) -> None:
+    """ConfigError for the name of a round that was accepted: its bytes are what the gate examined and others start from."""
+    if is_round(name) and (number := int(name[5:])) in _accepted(round_events(store)):
+        raise ConfigError(
+            f"Round {number} was accepted, so it is not trained again over {round_path(number)}",
+            "Train the next round, or name the result with --name",
+        )
 
 
 def list_rounds(settings: Settings, store: Store) -> list[ListedRound]:
     """SFT and every round that was trained or decided about, in their order."""
     events = round_events(store)
     last = {event.number: event for event in events if event.event != "rolled_back"}
-    current = in_use(events)
+    used = in_use(events)
+    current = SFT_ROUND if used is None else used.number
     folders = {int(folder.name[5:]): folder for folder in round_folders(settings)}
     rounds = []
     for number in sorted({*folders, *last} - {SFT_ROUND}):
@@ -150,13 +167,40 @@ def list_rounds(settings: Settings, store: Store) -> list[ListedRound]:
 
 
 def path_in_use(settings: Settings, store: Store) -> str:
-    """The adapter that is in use, from the workspace."""
-    current = in_use(round_events(store))
-    return sft_path(settings) if current == SFT_ROUND else round_path(current)
+    """The adapter that is in use, from the workspace; IntegrityError if its folder has other bytes than were accepted."""
+    used = in_use(round_events(store))
+    if used is None or used.number == SFT_ROUND:
+        return sft_path(settings)
+    _check_bytes(settings, used)
+    return used.path
 
 
-def _in_words(number: int, settings: Settings) -> str:
-    return f"SFT ({sft_path(settings)})" if number == SFT_ROUND else f"Round {number} ({round_path(number)})"
+def _accepted(events: Iterable[RoundEvent]) -> dict[int, RoundEvent]:
+    """The last acceptance of each round that has one."""
+    return {event.number: event for event in events if event.event == "accepted"}
+
+
+def _check_bytes(settings: Settings, event: RoundEvent) -> str:
+    """The hash of a round's folder, which has to be that of the decision about it."""
+    artifact = verify_artifact(settings.home / event.path).sha256
+    if artifact != event.artifact:
+        raise IntegrityError(
+            f"{event.path} has other bytes ({artifact[:19]}…) than round {event.number} had when it was accepted "
+            f"({event.artifact[:19]}…)",
+            f"Restore the folder from a copy, or let the gate examine it and run: medloop rounds accept {event.number}",
+        )
+    return artifact
+
+
+def _stays(store: Store) -> str:
+    used = in_use(round_events(store))
+    if used is None or used.number == SFT_ROUND:
+        return _in_words(SFT_ROUND, sft_path(store.settings))
+    return _in_words(used.number, used.path)
+
+
+def _in_words(number: int, path: str) -> str:
+    return f"SFT ({path})" if number == SFT_ROUND else f"Round {number} ({path})"
 
 
 def _artifact(folder: Path, number: int) -> str:

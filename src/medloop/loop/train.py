@@ -21,6 +21,7 @@ from medloop.contracts import ModelRef, Objective, TrainingCard
 from medloop.contracts.job import StageName
 from medloop.loop import trust
 from medloop.loop.audit import rl_audit
+from medloop.loop.rounds import check_replaceable
 from medloop.loop.scoring import conflict_writer, reward_scorer
 from medloop.models import quick_imports, require_packages
 from medloop.models.find import resolve
@@ -43,6 +44,9 @@ from medloop.train.runs.trained_share import check_trained_share
 if TYPE_CHECKING:
     from medloop.train.runs.estimate import Cost
     from medloop.train.runs.run import TrainingRun
+
+
+RL = "rl"  # the folder under models/ where rounds and releases are
 
 
 class TrainPlan(Protocol):
@@ -103,7 +107,7 @@ class Stage:
     @property
     def packages(self) -> tuple[str, ...]:
         """What it imports beyond what runs a model; the RL methods have their own loops."""
-        return ("matplotlib",) if self.models == "rl" else ("trl", "datasets", "matplotlib")
+        return ("matplotlib",) if self.models == RL else ("trl", "datasets", "matplotlib")
 
     @property
     def has_head(self) -> bool:
@@ -204,9 +208,9 @@ STAGES: dict[str, Stage] = {
         Stage("REWARD", RewardModelConfig, _load_reward_model, PREFERENCES, "reward", "reward model"),
         Stage("DPO", DPOConfig, _load_preference, PREFERENCES, "lora", "adapter"),
         Stage("KTO", KTOConfig, _load_preference, THUMBS, "lora", "adapter"),
-        Stage("PPO", PPOConfig, _load_rl, PROMPTS, "rl", "adapter", _trusted_reward),
-        Stage("GRPO", GRPOConfig, _load_rl, PROMPTS, "rl", "adapter", _trusted_reward),
-        Stage("IRS", IRSRunConfig, _load_rl, PROMPTS, "rl", "adapter", _trusted_reward),
+        Stage("PPO", PPOConfig, _load_rl, PROMPTS, RL, "adapter", _trusted_reward),
+        Stage("GRPO", GRPOConfig, _load_rl, PROMPTS, RL, "adapter", _trusted_reward),
+        Stage("IRS", IRSRunConfig, _load_rl, PROMPTS, RL, "adapter", _trusted_reward),
     )
 }
 
@@ -277,8 +281,9 @@ def run_stage(
 
     When `should_stop` says so, the run writes a checkpoint and raises KeyboardInterrupt; the same call continues from there.
     """
-    with open_audit_trail(settings):
-        pass  # a database that cannot be opened stops the run now, not at its end
+    with open_audit_trail(settings) as trail:  # a database that cannot be opened stops the run now, not at its end
+        if replace and stage.models == RL:
+            check_replaceable(trail.store, config.name)
     prepared = prepare_stage(stage, config, settings, folder=folder, replace=replace, guard=guard)
     card, trainer = prepared.card, prepared.trainer
     if card is None:
