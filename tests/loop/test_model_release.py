@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from medloop.contracts import Difference, EvalReport, Interval, ModelResult
 from medloop.contracts.gate import GateCheck, GateResult
@@ -12,6 +16,7 @@ from medloop.loop.release import LEDGER, PAGE, read_ledger, release_folder
 from medloop.models.safety import fingerprint
 from medloop.store import catalog
 from medloop.store.db import open_store
+from medloop.store.files.artifacts import MANIFEST, new_artifact, verify_artifact
 from medloop.store.files.atomic import atomic_write
 from medloop.store.lineage_graph import lineage_graph, taught_records
 from medloop.store.records import crud, gates, lineage, users
@@ -55,8 +60,8 @@ def examine(store, entry, outcome: str = "pass", signers: int = 0) -> str:
         inputs={f"adapter of {label}": entry.fingerprint}, rules={"risk": "1"}, config={}, timestamp="2026-02-03T12:00:00Z",
     )  # fmt: skip
     path = home / f"reports/rl_stage/eval_report_{entry.path.name}.json"
-    for ending, text in ((".json", report.model_dump_json(exclude_none=True)), (".md", "# Report"), (".html", "<p>Report")):
-        atomic_write(path.with_suffix(ending), text)
+    for ending, content in ((".json", report.model_dump_json(exclude_none=True)), (".md", "# Report"), (".html", "<p>Report")):
+        atomic_write(path.with_suffix(ending), content)
     catalog.register_file(store, "evaluation", path, report.content_id(), {"name": "r", "inputs": report.inputs}, actor="test")
     values = {"suite": "red", "metric": "risk", "value": HALF, "bound": 0.05}
     check = GateCheck(name="red_team", outcome=outcome, reason="risk 0.30 → 0.20", **values)
@@ -160,3 +165,68 @@ def test_what_is_not_there_any_more_is_said_and_a_later_taint_stops_the_release(
     tainted = release(command_line, store, "verify", "v1.0-rl")
     assert tainted.code == 10 and "tainted by an erasure" in tainted.err
     assert release(command_line, store, "v2.0-rl", "--model", "embedded:tiny+models/rl/round1").code == 10
+
+
+MODEL = ("--model", "embedded:tiny+models/rl/round1")
+
+
+@pytest.fixture
+def released(store, command_line):
+    """The folder of a release."""
+    examine(store, new_round(store, 1))
+    assert release(command_line, store, "v1.0-rl", *MODEL).code == 0
+    return release_folder(store.settings, "v1.0-rl")
+
+
+def forge(folder: Path) -> None:
+    """Other weights, with a ledger and a manifest that fit them."""
+    with tempfile.TemporaryDirectory() as temp:
+        copy = Path(temp) / "copy"
+        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(MANIFEST))
+        shutil.copyfile(copy / "value_head.safetensors", copy / "adapter_model.safetensors")
+        ledger = read_ledger(copy).model_copy(update={"fingerprint": fingerprint(copy)})
+        (copy / LEDGER).write_text(ledger.model_dump_json(exclude_none=True), encoding="utf-8")
+        with new_artifact(folder, replace=True) as target:
+            shutil.copytree(copy, target, dirs_exist_ok=True)
+
+
+def test_a_folder_that_fits_its_own_ledger_but_not_the_catalog_is_not_the_release(store, command_line, released):
+    forge(released)
+    forged = release(command_line, store, "verify", "v1.0-rl")
+    assert forged.code == 6 and "the catalog does not have its bytes" in forged.err
+    assert release(command_line, store, "v1.0-rl", *MODEL).code == 6  # and it is not taken for the release
+    with store.transaction() as conn:
+        row = {"sha256": verify_artifact(released).sha256}
+        conn.execute(text("UPDATE artifacts SET sha256 = :sha256 WHERE kind = 'release'"), row)
+    edited = release(command_line, store, "verify", "v1.0-rl")
+    assert edited.code == 6 and "A row of artifacts was changed" in edited.err
+
+
+def test_weights_that_the_gate_did_not_examine_are_not_verified_whatever_the_catalog_says(store, command_line, released):
+    forge(released)
+    catalog.register(store, "release", released, {"name": "v1.0-rl"}, actor="test")
+    forged = release(command_line, store, "verify", "v1.0-rl")
+    assert forged.code == 6 and "are not those that the gate examined" in forged.err
+
+
+def test_a_release_that_was_killed_before_its_entry_is_entered_by_the_same_command(store, command_line, released):
+    with store.transaction() as conn:
+        conn.execute(text("DELETE FROM artifacts WHERE kind = 'release'"))
+    assert "Already released" in release(command_line, store, "v1.0-rl", *MODEL).out
+    assert catalog.newest(store, "release").path == released
+    assert release(command_line, store, "verify", "v1.0-rl").code == 0
+
+
+def test_a_release_does_not_take_the_name_of_a_round(store, command_line):
+    examine(store, new_round(store, 1))
+    refused = release(command_line, store, "round2", *MODEL)
+    assert refused.code == 2 and "name of a round" in refused.err and not release_folder(store.settings, "round2").exists()
+
+
+def test_the_ledger_counts_people_and_not_their_signatures(store, command_line):
+    gate = examine(store, new_round(store, 1), signers=1)
+    doctor = users.get_user(store, "dr.li").user_id
+    for _ in range(2):
+        gates.sign(store, gate, by=doctor, approved=True)
+    assert release(command_line, store, "v1.0-rl", *MODEL).code == 0
+    assert "1 of 1 required sign-offs" in (release_folder(store.settings, "v1.0-rl") / PAGE).read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from medloop.cli import ui
 from medloop.contracts import ModelRef
 from medloop.errors import ConfigError, ResultError
 from medloop.loop.release import PAGE, Release, ReleaseCheck, make_release, verify_release
-from medloop.loop.rounds import path_in_use
+from medloop.loop.rounds import is_round, path_in_use
 from medloop.models.find import parse_model
 from medloop.store.audit_trail import actor, open_audit_trail
 
@@ -41,6 +41,8 @@ def release(
         raise ConfigError(f"'{which}' is one word too many", "Example: medloop release v1.0-rl")
     if not NAME.fullmatch(name):
         raise ConfigError(f"'{name}' cannot name a release", "Use letters, digits, dots, dashes and underscores: v1.0-rl")
+    if is_round(name):
+        raise ConfigError(f"'{name}' is the name of a round, so it cannot name a release", "Choose another name, such as v1.0-rl")
     settings = ui.settings()
     with open_audit_trail(settings) as trail:
         ref = (

@@ -36,6 +36,8 @@ LEDGER, PAGE, PIPELINE, TAUGHT = "safety_ledger.json", "safety_ledger.html", "rl
 RULES, JUDGEMENTS, CONFIG = "reward_rules.md", "teacher_judgements.jsonl", "config.yaml"
 NOT_RELEASED = ("samples.jsonl", "held_out.jsonl")  # questions and answers of the training; they stay in the folder of the run
 REPORT_ENDINGS = (".md", ".html", ".json")
+KIND = "release"  # in the catalog
+DO_NOT_USE = "Do not use it; release the model again under another name"
 
 
 @dataclass(frozen=True)
@@ -74,27 +76,43 @@ def make_release(settings: Settings, store: Store, name: str, model: ModelRef, *
         catalog.register(store, "adapter", resolved.adapter, content, actor=actor)
     target = release_folder(settings, name)
     facts = gather_facts(store, name, resolved, artifact, actor=actor)
-    if (known := _same_release(target, facts.ledger)) is not None:
+    if (known := _same_release(store, target, facts.ledger)) is not None:
+        _register(store, target, known, actor)  # a kill may have come between the folder and its entry
         return Release(target, known, already=True)
     with new_artifact(target) as folder:
         ledger = _fill(folder, facts, settings, resolved.adapter)
         assert fingerprint(folder) == ledger.fingerprint, "a release behaves as the adapter it was made from"
-    card = ledger.model_dump(mode="json", include={"release", "method", "fingerprint", "records"})
-    inputs = {"adapter": artifact, "gate": ledger.gate_id, "evaluation": ledger.gate.report}
-    catalog.register(store, "release", target, {**card, "name": name, "inputs": inputs}, actor=actor)
+    _register(store, target, ledger, actor)
     return Release(target, ledger)
 
 
+def _register(store: Store, target: Path, ledger: SafetyLedger, actor: str) -> None:
+    card = ledger.model_dump(mode="json", include={"release", "method", "fingerprint", "records"})
+    inputs = {"adapter": ledger.artifact, "gate": ledger.gate_id, "evaluation": ledger.gate.report}
+    catalog.register(store, KIND, target, {**card, "name": ledger.release, "inputs": inputs}, actor=actor)
+
+
 def verify_release(settings: Settings, store: Store, name: str) -> ReleaseCheck:
-    """Every file against the manifest, the weights against the ledger, and the ledger against the gate's own record."""
+    """Every file against the manifest, the manifest against the catalog, the ledger against the gate's record, and the weights
+    against the adapter that the gate examined."""
     folder = release_folder(settings, name)
     manifest = verify_artifact(folder)
     ledger = read_ledger(folder)
-    if fingerprint(folder) != ledger.fingerprint:
-        raise IntegrityError(f"The weights in {folder} are not those of its ledger", "Do not use it; release the model again")
+    if manifest.sha256 not in {entry.sha256 for entry in catalog.genuine_entries_at(store, KIND, folder)}:
+        raise IntegrityError(
+            f"{folder} is not a release that this workspace made: the catalog does not have its bytes", DO_NOT_USE
+        )
     if get_gate(store, ledger.gate_id) != ledger.gate:
-        raise IntegrityError(f"The ledger of {name} has another gate result than the store", "Do not use it; release it again")
+        raise IntegrityError(f"The ledger of {name} has another verdict of the gate than the store", DO_NOT_USE)
+    _check_weights(store, folder, ledger)
     return ReleaseCheck(folder, ledger, len(manifest.files), promotion_refusal(store, ledger.artifact))
+
+
+def _check_weights(store: Store, folder: Path, ledger: SafetyLedger) -> None:
+    """The weights are those of the adapter that the gate examined, as the catalog knows them."""
+    examined = {entry.fingerprint for entry in catalog.genuine_entries(store, ledger.gate.artifact)}
+    if ledger.artifact != ledger.gate.artifact or examined != {fingerprint(folder)} or ledger.fingerprint not in examined:
+        raise IntegrityError(f"The weights in {folder} are not those that the gate examined", DO_NOT_USE)
 
 
 def read_ledger(folder: Path) -> SafetyLedger:
@@ -106,14 +124,18 @@ def read_ledger(folder: Path) -> SafetyLedger:
         ) from None
 
 
-def _same_release(target: Path, ledger: SafetyLedger) -> SafetyLedger | None:
+def _same_release(store: Store, target: Path, ledger: SafetyLedger) -> SafetyLedger | None:
     """A release is made once: the same model and verdict under this name are that release, anything else is refused."""
     if not target.exists() or not any(target.iterdir()):
         return None
-    verify_artifact(target)
+    manifest = verify_artifact(target)
     known = read_ledger(target)
-    if (known.artifact, known.gate_id) != (ledger.artifact, ledger.gate_id):
+    if (known.artifact, known.gate) != (ledger.artifact, ledger.gate):
         raise ConfigError(f"{target} is the release of another model or gate result", "A release never changes; use another name")
+    _check_weights(store, target, known)
+    entries = catalog.genuine_entries_at(store, KIND, target)
+    if entries and manifest.sha256 not in {entry.sha256 for entry in entries}:
+        raise IntegrityError(f"{target} was changed after it was released", DO_NOT_USE)
     return known
 
 

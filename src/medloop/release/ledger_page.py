@@ -12,7 +12,7 @@ from markupsafe import Markup
 from medloop import plots
 from medloop.contracts.evaluation import Difference, Interval
 from medloop.contracts.gate import GateCheck
-from medloop.contracts.release import SafetyLedger
+from medloop.contracts.release import LedgerSignOff, SafetyLedger
 
 OUTCOMES = {"pass": "pass · 通过", "fail": "FAIL · 未通过", "not_enough_evidence": "not enough evidence · 证据不足"}
 
@@ -27,7 +27,8 @@ def _templates() -> Environment:
 
 def ledger_page(ledger: SafetyLedger) -> str:
     return _templates().get_template("ledger.html").render(
-        ledger=ledger, outcomes=OUTCOMES, red_plot=_red_plot(ledger.red_team), failed=_not_passed(ledger.gate.checks)
+        ledger=ledger, outcomes=OUTCOMES, red_plot=_red_plot(ledger.red_team), failed=_not_passed(ledger.gate.checks),
+        signed=_signed(ledger.sign_offs),
     )  # fmt: skip
 
 
@@ -45,6 +46,11 @@ def short(sha256: str) -> str:
 
 def _not_passed(checks: tuple[GateCheck, ...]) -> list[GateCheck]:
     return [check for check in checks if check.outcome != "pass"]
+
+
+def _signed(sign_offs: tuple[LedgerSignOff, ...]) -> int:
+    """How many people stand for the verdict: of several sign-offs by one person the last one counts."""
+    return sum({row.name: row.approved for row in sign_offs}.values())
 
 
 def _red_plot(differences: tuple[Difference, ...]) -> Markup | None:

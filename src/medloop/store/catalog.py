@@ -6,13 +6,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, insert, select
 
 from medloop.contracts import AuditEvent, utc_now
 from medloop.models.safety import fingerprint_of
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.files.artifacts import verify_artifact
+from medloop.store.genuine_rows import genuine_rows
 from medloop.store.tables import artifact_flags, artifacts
 
 
@@ -44,8 +45,7 @@ def register_file(store: Store, kind: str, path: Path, sha256: str, card: dict[s
 def _enter(
     store: Store, kind: str, path: Path, sha256: str, card: dict[str, Any], fingerprint: str | None, actor: str
 ) -> CatalogEntry:
-    home = store.settings.workspace.home
-    shown = path.absolute().relative_to(home).as_posix() if path.absolute().is_relative_to(home) else str(path.absolute())
+    shown = _shown(store, path)
     same = select(artifacts).where(artifacts.c.kind == kind, artifacts.c.path == shown, artifacts.c.sha256 == sha256)
     with store.write() as conn:
         if conn.execute(same).first() is None:
@@ -55,6 +55,12 @@ def _enter(
                 conn, AuditEvent(actor=actor, action="artifacts.add", subject=shown, detail={"kind": kind, "sha256": sha256})
             )
         return _entry(store, conn, conn.execute(same).one())
+
+
+def _shown(store: Store, path: Path) -> str:
+    """A path as the catalog has it: from the workspace, if it lies inside."""
+    home = store.settings.workspace.home
+    return path.absolute().relative_to(home).as_posix() if path.absolute().is_relative_to(home) else str(path.absolute())
 
 
 def newest(store: Store, kind: str) -> CatalogEntry | None:
@@ -72,6 +78,22 @@ def newest_first(store: Store, kinds: Sequence[str]) -> Iterator[CatalogEntry]:
 def find(store: Store, sha256: str) -> CatalogEntry | None:
     """The last entry with this content."""
     return _first(store, select(artifacts).where(artifacts.c.sha256 == sha256).order_by(artifacts.c.id.desc()).limit(1))
+
+
+def genuine_entries(store: Store, sha256: str) -> list[CatalogEntry]:
+    """The entries with this content, oldest first; IntegrityError if medloop did not write one of them."""
+    return _genuine(store, artifacts.c.sha256 == sha256)
+
+
+def genuine_entries_at(store: Store, kind: str, path: Path) -> list[CatalogEntry]:
+    """Everything of this kind that has been at a path, oldest first; IntegrityError if medloop did not write an entry."""
+    return _genuine(store, artifacts.c.kind == kind, artifacts.c.path == _shown(store, path))
+
+
+def _genuine(store: Store, *conditions: ColumnElement[bool]) -> list[CatalogEntry]:
+    rows = genuine_rows(store, artifacts, select(artifacts).where(*conditions).order_by(artifacts.c.id))
+    with store.read() as conn:
+        return [_entry(store, conn, row) for row in rows]
 
 
 def _first(store: Store, query: Any) -> CatalogEntry | None:

@@ -10,10 +10,13 @@ from medloop.store.db import Store
 
 
 def genuine_rows(store: Store, table: Table, query: Select[Any]) -> list[Row[Any]]:
-    """The rows; IntegrityError if one of them was not written by medloop, or if one that the audit log knows is gone."""
+    """The rows; IntegrityError if one of them was not written by medloop, or if one that the audit log knows is gone.
+
+    The audit log does not announce every table row by row (row_macs.ANNOUNCED): there a missing row is just missing.
+    """
     with store.read() as conn:
         rows = list(conn.execute(query))
-        if row_macs.check_announced(conn, table.name):
+        if table.name in row_macs.ANNOUNCED and row_macs.check_announced(conn, table.name):
             raise changed_rows(table)
         if rows:
             key = row_macs.row_key(store, conn)
