@@ -10,13 +10,16 @@ from medloop.contracts.lineage import LineageGraph
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.loop.feedback import build_from_feedback
 from medloop.store import catalog
+from medloop.store import lineage_graph as module
 from medloop.store.files.atomic import file_sha256
-from medloop.store.lineage_graph import RECORDS, UnknownSubjectError, lineage_graph, newest_made, taught_records
+from medloop.store.lineage_graph import RECORDS, UnknownSubjectError, lineage_graph, newest_made, taught_records, teaching_of
 from medloop.store.records import crud, lineage
 from medloop.store.records.gates import save_gate
 from medloop.store.records.registry import add_version
 from medloop.testing.feedback import make_correction, make_preference, make_thumb
 from medloop.testing.lineage import make_model
+from medloop.web.lineage_view import answer
+from medloop.web.words import Translator
 
 
 def labels(graph: LineageGraph, kind: str) -> set[str]:
@@ -134,3 +137,17 @@ def test_a_replaced_model_and_an_unknown_name_are_told_apart(store, world):
     assert [node.label for node in newest_made(store, limit=1)] == ["models/rl/round1"]
     with pytest.raises(UnknownSubjectError, match="nothing-here"):
         lineage_graph(store, "nothing-here")
+
+
+def test_a_large_graph_is_cut_with_a_word_but_who_taught_a_model_is_not(store, world, monkeypatch):
+    _, files, _, rl, _ = world
+    expected = lineage.records_of(store, files["sft_train.jsonl"])
+    whole = lineage_graph(store, expected[0])
+    monkeypatch.setattr(module, "MOST_DRAWN", 1)
+    assert [row.record_id for row in teaching_of(store, rl.sha256).records] == expected
+    assert [row.record_id for row in taught_records(store, "round1", limit=1000).items] == expected
+    cut = lineage_graph(store, expected[0])
+    assert len(cut.nodes) == 1 and cut.truncated == len(whole.nodes) - 1 and whole.truncated == 0
+    t = Translator("en")
+    assert f"{cut.truncated} more datasets" in answer(cut, t) and "more datasets" not in answer(whole, t)
+    assert lineage_graph(store, "round1").records == len(expected)

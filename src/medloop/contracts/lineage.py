@@ -41,13 +41,15 @@ class LineageEdge(Contract):
 class LineageGraph(Contract):
     """Everything that contains the subject, and everything that it was made from.
 
-    `records` counts the distinct records that the subject learnt from.
+    `records` counts the distinct records that the subject learnt from. `truncated` counts the nodes that were left out of a
+    large graph; the records are counted through them, too.
     """
 
     subject: LineageNode
     nodes: tuple[LineageNode, ...]
     edges: tuple[LineageEdge, ...]
     records: int = Field(0, ge=0)
+    truncated: int = Field(0, ge=0)
 
 
 class TaughtRecord(Contract):

@@ -11,6 +11,7 @@ file that contains a record may not have seen that record.
 """
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,7 +34,7 @@ EVIDENCE = ("evaluation", "gate", "version")  # roles of what was found out abou
 START, REWARD, EXAMINED = "adapter", "reward", "examined"
 RECORDS = "records"  # the id of the node that stands for all records of a model
 HASH_START = re.compile(r"(sha256:)?[0-9a-f]{8,64}")
-MOST_DRAWN = 400  # nodes of one graph
+MOST_DRAWN = 400  # nodes of one graph; records are traced through all of them
 PAGE = 1000  # records that are described at once
 
 
@@ -157,7 +158,9 @@ class _Drawing:
     )  # hashes of files with records, by the node that was made from them
 
     def add(self, row: ArtifactRow) -> LineageNode:
-        return self.nodes.setdefault(row.sha256, self.catalog.node(row))
+        if row.sha256 not in self.nodes:
+            self.nodes[row.sha256] = self.catalog.node(row)
+        return self.nodes[row.sha256]
 
     def connect(self, source: str, target: str, made_from: MadeFrom, records: int | None = None) -> None:
         if source != target:
@@ -166,9 +169,9 @@ class _Drawing:
 
     def descend(self, hashes: Iterable[str], origin: Mapping[str, str], counts: Mapping[str, int]) -> None:
         """Everything made from these hashes, in every later generation; `origin` is the node that a hash belongs to."""
-        origin, queue, seen = dict(origin), list(hashes), set(hashes)
-        while queue and len(self.nodes) < MOST_DRAWN:
-            sha256 = queue.pop(0)
+        origin, queue, seen = dict(origin), deque(hashes), set(hashes)
+        while queue:
+            sha256 = queue.popleft()
             for index, source in self.catalog.consumers.get(sha256, ()):
                 row = self.catalog.artifacts[index]
                 node = self.add(row)
@@ -183,9 +186,9 @@ class _Drawing:
 
     def ascend(self, row: ArtifactRow) -> set[str]:
         """Everything that an artifact was made from, in every earlier generation; returns the hashes that it learnt from."""
-        learnt, queue, seen = {*_own_hashes(row)}, [(row, True)], {row.sha256}
-        while queue and len(self.nodes) < MOST_DRAWN:
-            child, teaches = queue.pop(0)
+        learnt, queue, seen = {*_own_hashes(row)}, deque([(row, True)]), {row.sha256}
+        while queue:
+            child, teaches = queue.popleft()
             for source in self.catalog.made_from(child):
                 is_learnt = teaches and source.teaches
                 if is_learnt:
@@ -364,6 +367,10 @@ def _add_records(drawing: _Drawing, counts: Mapping[str, int], learnt: Iterable[
 
 
 def _graph(drawing: _Drawing, subject: LineageNode, *, records: int) -> LineageGraph:
+    """Those nodes that were reached first, and how many there are beyond them."""
+    subject_first = dict.fromkeys((subject.id, *([RECORDS] if RECORDS in drawing.nodes else []), *drawing.nodes))
+    drawn = {node_id: drawing.nodes[node_id] for node_id in list(subject_first)[:MOST_DRAWN]}
     return LineageGraph(
-        subject=subject, nodes=tuple(drawing.nodes.values()), edges=tuple(drawing.edges.values()), records=records
-    )
+        subject=subject, nodes=tuple(drawn.values()), records=records, truncated=len(drawing.nodes) - len(drawn),
+        edges=tuple(edge for edge in drawing.edges.values() if edge.source in drawn and edge.target in drawn),
+    )  # fmt: skip

@@ -52,11 +52,16 @@ def view(graph: LineageGraph, t: Translator, page: str = "") -> LineageView:
 
 
 def answer(graph: LineageGraph, t: Translator) -> str:
-    """The question that brings people here, in one sentence."""
+    """The question that brings people here, in one sentence; a second one where the graph is only a part."""
+    sentence = _answer(graph, t)
+    return t.sentences(sentence, t("lineage_truncated", n=f"{graph.truncated:,}")) if graph.truncated else sentence
+
+
+def _answer(graph: LineageGraph, t: Translator) -> str:
     if graph.subject.kind != "record":
         return t("lineage_from_records", n=f"{graph.records:,}")
     if graph.subject.detail == "erased":
-        return t("lineage_erased", n=len(graph.nodes) - 1)
+        return t("lineage_erased", n=len(graph.nodes) - 1 + graph.truncated)
     learnt = {edge.target for edge in graph.edges if edge.teaches}
     counts = {kind: sum(node.kind == kind and node.id in learnt for node in graph.nodes) for kind in ("model", "release")}
     datasets = sum(node.kind in ("dataset", "file") for node in graph.nodes)
