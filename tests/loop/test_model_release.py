@@ -217,6 +217,13 @@ def test_a_release_that_was_killed_before_its_entry_is_entered_by_the_same_comma
     assert release(command_line, store, "verify", "v1.0-rl").code == 0
 
 
+def test_a_forged_folder_without_an_entry_is_not_entered(store, command_line, released):
+    forge(released)
+    with store.transaction() as conn:
+        conn.execute(text("DELETE FROM artifacts WHERE kind = 'release'"))
+    assert release(command_line, store, "v1.0-rl", *MODEL).code == 6 and catalog.newest(store, "release") is None
+
+
 def test_a_release_does_not_take_the_name_of_a_round(store, command_line):
     examine(store, new_round(store, 1))
     refused = release(command_line, store, "round2", *MODEL)
