@@ -18,7 +18,7 @@ from medloop.settings import Settings
 from medloop.store import passwords
 from medloop.store.db import open_store
 from medloop.store.files.artifacts import verify_artifact
-from medloop.store.records import gates, users
+from medloop.store.records import gates, lineage, users
 from medloop.testing.registry import examine, make_adapter
 from medloop.web.app import create_app
 
@@ -130,7 +130,7 @@ def test_a_version_that_was_demoted_does_not_come_back_behind_a_later_one(home: 
     assert refused.code == 10 and champion(Settings(home=home)).record.version == 2
 
 
-@pytest.mark.parametrize("against", ["a failed check", "a clinician", "only the open incident"])
+@pytest.mark.parametrize("against", ["a failed check", "a clinician", "a taint of its weights", "only the open incident"])
 def test_a_rollback_asks_the_newest_verdict_but_not_about_incidents(
     home: Path, server: TestClient, open_incident, against
 ) -> None:
@@ -147,6 +147,12 @@ def test_a_rollback_asks_the_newest_verdict_but_not_about_incidents(
         elif against == "a clinician":
             by = users.get_user(store, "clinician").user_id
             gates.sign(store, verdict.content_id(), by=by, approved=False, comment="It sends emergencies home.")
+            examine(store, good)  # a new verdict does not take the refusal back
+        elif against == "a taint of its weights":
+            later = verdict.model_copy(update={"weights": "sha256:" + "7" * 64})
+            gates.save_gate(store, later, actor="test")
+            with store.write() as conn:
+                lineage.flag_artifact(conn, later.weights, "tainted", "trained on data erased in er_1", actor="test")
         else:
             open_incident(store)
             incidents = verdict.checks[0].model_copy(update={"name": "incidents", "outcome": "fail"})

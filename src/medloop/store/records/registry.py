@@ -26,8 +26,8 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
 from medloop.store.records import lineage
-from medloop.store.records.gates import latest_gate, promotion_refusal, sign_offs_of, with_waivers
-from medloop.store.tables import registry_aliases, registry_versions
+from medloop.store.records.gates import latest_gate, promotion_refusal, with_waivers
+from medloop.store.tables import gate_sign_offs, registry_aliases, registry_versions
 
 TAINTED = "tainted"
 INCIDENTS = "incidents"  # the check of the gate that does not stop a rollback
@@ -107,8 +107,10 @@ def current(store: Store, model: str) -> dict[Alias, AliasChange]:
 
 
 def taint_of(store: Store, artifact: str) -> str | None:
-    """Why a model is tainted by an erasure; None if it is not."""
-    return next((reason for flag, reason in lineage.flags_of(store, artifact) if flag == TAINTED), None)
+    """Why a model is tainted by an erasure, here or wherever its weights are; None if it is not."""
+    gate = latest_gate(store, artifact)
+    known_as = [artifact] if gate is None else [artifact, gate.weights]
+    return next((reason for sha256 in known_as for flag, reason in lineage.flags_of(store, sha256) if flag == TAINTED), None)
 
 
 def change_alias(
@@ -164,17 +166,17 @@ def _is_demoted(changes: list[AliasChange], version: int) -> bool:
 
 
 def _verdict_refusal(store: Store, artifact: str) -> str | None:
-    """Why the newest verdict on these bytes speaks against using them again, apart from open incidents."""
+    """Why the newest verdict on these bytes, or a clinician, speaks against using them again; open incidents do not."""
     result = latest_gate(store, artifact)
     if result is None:
         return "The gate has not examined a model with these bytes"
     for check in with_waivers(store, result).checks:
         if check.outcome == "fail" and check.waiver is None and check.name != INCIDENTS:
             return f"The gate's check '{check.name}' failed since: {check.reason}"
-    last = {sign_off.person: sign_off for sign_off in sign_offs_of(store, result.content_id())}
-    if refused := [sign_off for sign_off in last.values() if not sign_off.approved]:
-        return f"A person refused to sign the gate's verdict on {refused[0].timestamp:%Y-%m-%d}"
-    return None
+    signed = select(gate_sign_offs).where(gate_sign_offs.c.artifact == artifact).order_by(gate_sign_offs.c.id)
+    last = {row.person: row for row in genuine_rows(store, gate_sign_offs, signed)}
+    refused = next((row for row in last.values() if not row.approved), None)
+    return None if refused is None else f"A clinician refused this model on {refused.timestamp:%Y-%m-%d}"
 
 
 def _insert(
