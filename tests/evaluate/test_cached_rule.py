@@ -22,14 +22,17 @@ def test_an_evaluation_of_the_same_things_is_the_report_that_is_there(settings: 
     records = make_emergencies(5, ("en",))
     put_split("red_team.jsonl", records)
 
-    def run(answer: str = URGENT, **changes: object) -> Evaluation:
+    def run(answer: str = URGENT, known: bool = True, **changes: object) -> Evaluation:
         return evaluate_models(
             settings, models=[ModelRef(base="m")], config=EvalConfig(splits=("red",), resamples=100).model_copy(update=changes),
             open_model=FakeGenerate({}, answer).opener(), name="t", markdown=settings.workspace.reports / "eval/t/eval_report.md",
+            known=lambda report: known,
         )  # fmt: skip
 
     first = run()
-    assert not first.unchanged and run().unchanged and run().report == first.report
+    assert not run(known=False).unchanged, "a report that the workspace does not know is made again"
+    first = run()
+    assert first.unchanged and run().report == first.report
     assert not run(resamples=200).unchanged and not run("Rest.", resamples=200).unchanged
     put_split("red_team.jsonl", records[:4])
     assert not run("Rest.", resamples=200).unchanged and run("Rest.", resamples=200).unchanged

@@ -59,8 +59,13 @@ class Leak:
         results = [self._case(*row) for row in zip(cases, completions, exposures, strict=True)]
         return SuiteResult(
             suite=self.name, version=self.version, metrics=self.metrics, cases=tuple(results), baselines=_baselines(cases),
-            inputs={"/".join(path.parts[-3:]): file_sha256(path) for path in self.paths}, notes=_notes(results, len(canaries)),
+            inputs=self._inputs(), notes=_notes(results, len(canaries)),
         )  # fmt: skip
+
+    def _inputs(self) -> dict[str, str]:
+        """The files by name; those that share one by the end of their path."""
+        names = [path.name for path in self.paths]
+        return {path.name if names.count(path.name) == 1 else "/".join(path.parts[-3:]): file_sha256(path) for path in self.paths}
 
     def _exposure(self, model: SuiteModel, case: LeakCase) -> Score | Missing:
         assert case.secret is not None, "only a canary has an exposure"
