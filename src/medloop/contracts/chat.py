@@ -62,7 +62,9 @@ class Completion(Contract):
     temperature: float = Field(0.0, ge=0)
     finish_reason: Literal["stop", "length", "error"] = "stop"
     n_tokens: int = Field(0, ge=0)
-    error: Text | None = Field(None, description="Why there is no answer, where another try could bring one: timeout, refusal.")
+    error: Text | None = Field(
+        None, description="Why the answer is missing, if asking again could give one: a timeout or a refusal."
+    )
 
 
 class Trace(Contract):

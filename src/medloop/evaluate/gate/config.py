@@ -48,7 +48,7 @@ class GateConfig(Contract):
     min_stratum_cases: int = Field(60, ge=10)
     """Strata with fewer cases are not tested, unless they are required; they are listed."""
     required_strata: tuple[str, ...] = ()
-    """Strata and languages ("language:zh") that must be tested in at least one suite; without enough cases there is no pass."""
+    """Strata and languages ("language:zh") that must be tested in at least one suite; with too few cases no model passes."""
     most_missing: Unit = 0.1
     """Largest share of cases without a score."""
     most_new_critical: int = Field(0, ge=0)
