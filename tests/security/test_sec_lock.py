@@ -67,7 +67,7 @@ def test_the_locked_set_needs_nothing_that_is_not_in_it(lock: ModuleType) -> Non
         except metadata.PackageNotFoundError:
             assert lock.CUDA.match(name), f"{name} is locked but not installed here"
             continue
-        extras = ["", *(("train", "quant", "api", "ops", "parquet", "dev") if name == "medloop" else ())]
+        extras = ["", *(("train", "quant", "api", "ops", "parquet", "knowledge", "dev") if name == "medloop" else ())]
         needs = [
             requirement
             for requirement in needs
