@@ -14,7 +14,22 @@ RANKS = [
     {"errors", "patterns"},
     {"bootstrap", "contracts", "diagram", "isolation", "knobs", "plots", "sections", "settings"},
     {"lexicon", "store", "models", "privacy"},
-    {"client", "data", "embedded", "evaluate", "feedback", "release", "registry", "reward", "teacher", "testing", "train"},
+    {
+        *{
+            "annotate",
+            "client",
+            "codebook",
+            "data",
+            "deploy",
+            "embedded",
+            "evaluate",
+            "experiment",
+            "feedback",
+            "registry",
+            "release",
+        },
+        *{"reward", "serve", "teacher", "testing", "train"},
+    },
     {"loop"},
     {"jobs"},
     {"api"},
@@ -32,14 +47,16 @@ OPTIONAL = HEAVY | {
     "huggingface_hub",
     "matplotlib",
     "psycopg",
+    "pypdf",
     "safetensors",
     "starlette",
     "tokenizers",
     "triton",
+    "usearch",
     "uvicorn",
 }
 LONGEST_FILE = 400  # lines
-MOST_LAZY_IMPORTS = 120
+MOST_LAZY_IMPORTS = 160
 
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -1,5 +1,20 @@
 """The types that all stages share: pure, frozen values. No I/O, no torch."""
 
+from medloop.contracts.assistant import (
+    AnswerSnapshot,
+    Champion,
+    ChooseArm,
+    FindPassages,
+    FindRules,
+    GuardAct,
+    InputGuard,
+    OutputGuard,
+    Passage,
+    PassagesFound,
+    Route,
+    RulesFound,
+    RuleUse,
+)
 from medloop.contracts.base import Contract, canonical_json, sha256_id, utc_now, uuid7
 from medloop.contracts.chat import Completion, Conversation, Message, Trace
 from medloop.contracts.dataset import (
@@ -65,13 +80,15 @@ from medloop.contracts.suite import (
 )
 
 __all__ = [
-    "AliasChange", "AuditEvent", "CodebookDelta", "CodebookRule", "Completion", "Component", "Consent", "Contract",
-    "Conversation", "Correction", "CriticalFailure", "DatasetCard", "Difference", "DynamicWeights", "ErasedRows",
-    "EvalReport", "ExpertVerdict", "FailureCluster", "Feedback", "FeedbackCard", "FileEntry", "GateCheck", "GateResult",
-    "IRSConfig", "Incident", "IncidentStep", "InspectedSample", "Interval", "JobDetail", "JobMetrics", "JobRuntime",
-    "JobStatus", "Judgement", "LogLikelihood", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "ModelVersion",
-    "Objective", "Origin", "PairedSpread", "Preference", "PreferencePair", "Prompt", "Record", "RedTeamCase", "Reward",
-    "Rule", "Sample", "Score", "ScoredAnswer", "ScoredSample", "Scorer", "SignOff", "Source", "Span", "Suite", "SuiteCase",
-    "SuiteConfig", "SuiteMetric", "SuiteModel", "SuiteProgress", "SuiteResult", "SuiteSummary", "Trace", "TrainRequest",
-    "TrainingCard", "Waiver", "canonical_json", "sha256_id", "utc_now", "uuid7",
+    "AliasChange", "AnswerSnapshot", "AuditEvent", "Champion", "ChooseArm", "CodebookDelta", "CodebookRule", "Completion",
+    "Component", "Consent", "Contract", "Conversation", "Correction", "CriticalFailure", "DatasetCard", "Difference",
+    "DynamicWeights", "ErasedRows", "EvalReport", "ExpertVerdict", "FailureCluster", "Feedback", "FeedbackCard", "FileEntry",
+    "FindPassages", "FindRules", "GateCheck", "GateResult", "GuardAct", "IRSConfig", "Incident", "IncidentStep",
+    "InputGuard", "InspectedSample", "Interval", "JobDetail", "JobMetrics", "JobRuntime", "JobStatus", "Judgement",
+    "LogLikelihood", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "ModelVersion", "Objective", "Origin",
+    "OutputGuard", "PairedSpread", "Passage", "PassagesFound", "Preference", "PreferencePair", "Prompt", "Record",
+    "RedTeamCase", "Reward", "Route", "Rule", "RuleUse", "RulesFound", "Sample", "Score", "ScoredAnswer", "ScoredSample",
+    "Scorer", "SignOff", "Source", "Span", "Suite", "SuiteCase", "SuiteConfig", "SuiteMetric", "SuiteModel", "SuiteProgress",
+    "SuiteResult", "SuiteSummary", "Trace", "TrainRequest", "TrainingCard", "Waiver", "canonical_json", "sha256_id",
+    "utc_now", "uuid7",
 ]  # fmt: skip
