@@ -69,6 +69,7 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     "round_events": ("rounds.accepted", "rounds.refused", "rounds.rolled_back"),
     "registry_versions": ("registry.register",),
     "registry_aliases": ("registry.promote", "registry.demote", "registry.rollback"),
+    "serving_routes": ("routes.change",),
 }
 # Where the id of the row is in the detail of the line, which is about something else: the person, the language.
 _IN_DETAIL = {"consents": "consent", "guidelines": "id"}
