@@ -31,8 +31,9 @@ $(STAMP): pyproject.toml requirements.lock requirements-cpu.lock requirements-cu
 demo: setup
 	@$(BIN)/medloop demo demo
 
+# make test ARGS="tests/api -k limits" for a part. What fails beside other tests runs once more alone (tools/suite.py).
 test: lint
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	@OMP_NUM_THREADS=1 $(BIN)/python tools/suite.py $(ARGS)
 
 # The registry's tests against a real MLflow server, which has an environment of its own: make test-mlflow MLFLOW_PYTHON=/path/bin/python
 test-mlflow: setup
