@@ -216,6 +216,17 @@ def quick_schema() -> Iterator[Any]:
         yield migrate
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passwords() -> Iterator[int]:
+    """Hashing a password is slow on purpose, so it is not that slow here. Yields the real cost."""
+    from medloop.store import passwords
+
+    with pytest.MonkeyPatch.context() as patch:
+        cost = passwords.COST
+        patch.setattr(passwords, "COST", 2**4)
+        yield cost
+
+
 @pytest.fixture
 def real_migration(quick_schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of the migration itself."""

@@ -13,11 +13,6 @@ from medloop.store.db import open_store
 from medloop.store.records import users
 
 
-@pytest.fixture(autouse=True)
-def cheap_passwords(monkeypatch):
-    monkeypatch.setattr(passwords, "COST", 2**4)
-
-
 @pytest.fixture
 def store(settings, key):
     with open_store(settings) as opened:

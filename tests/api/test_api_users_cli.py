@@ -11,14 +11,8 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.loop.workspace import init_workspace
-from medloop.store import passwords
 from medloop.store.db import open_store
 from medloop.store.records import users
-
-
-@pytest.fixture(autouse=True)
-def cheap_passwords(monkeypatch):
-    monkeypatch.setattr(passwords, "COST", 2**4)
 
 
 @pytest.fixture

@@ -17,15 +17,9 @@ from medloop.contracts import Trace
 from medloop.contracts.queue import QueueItem
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
-from medloop.store import passwords
 from medloop.store.db import open_store
 from medloop.store.records import crud, review_queue, users
 from medloop.web.app import create_app
-
-
-@pytest.fixture(autouse=True)
-def cheap_passwords(monkeypatch):
-    monkeypatch.setattr(passwords, "COST", 2**4)
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +27,7 @@ def template(tmp_path_factory) -> Path:
     """A workspace with a user of every role, made once and copied for each test."""
     home = tmp_path_factory.mktemp("web") / "clinic"
     init_workspace(home)
-    with pytest.MonkeyPatch.context() as patch, open_store(Settings(home=home)) as store:
-        patch.setattr(passwords, "COST", 2**4)
+    with open_store(Settings(home=home)) as store:
         for name in (*users.ROLES, "other"):
             users.add_user(store, name, name if name in users.ROLES else "clinician", password=PASSWORD, actor="test")
         store.checkpoint()

@@ -1,8 +1,10 @@
 """Login, session and language: what a browser keeps, what ends it, what another site cannot do."""
 
+import hashlib
 import re
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -10,7 +12,7 @@ from web_world import HIDDEN, PASSWORD, Browser
 
 from medloop.api.auth import LoginAttempts
 from medloop.contracts import utc_now
-from medloop.store import audit, tables
+from medloop.store import audit, passwords, tables
 from medloop.store.records import users
 from medloop.web.app import create_app
 
@@ -155,19 +157,24 @@ def test_those_who_log_in_do_not_use_up_the_tries_of_their_neighbours():
     assert [tries.allowed(f"guess{n}", "10.0.0.1") for n in range(31)] == [True] * 30 + [False]
 
 
-def test_an_unknown_name_takes_as_long_as_a_wrong_password(store, monkeypatch):
-    from medloop.store import passwords
+def test_an_unknown_name_takes_the_same_work_as_a_wrong_password(store, monkeypatch):
+    work: list[dict[str, int]] = []
+    scrypt = hashlib.scrypt
 
-    monkeypatch.setattr(passwords, "COST", 2**13)
-    users.set_password(store, users.get_user(store, "clinician"), PASSWORD, actor="test")
+    def counted(password: bytes, **given: Any) -> bytes:
+        work.append({name: given[name] for name in ("n", "r", "p", "dklen")})
+        return scrypt(password, **given)
 
-    def seconds(name: str) -> float:
-        started = time.perf_counter()
-        users.check_password(store, name, "wrong password")
-        return time.perf_counter() - started
+    monkeypatch.setattr(hashlib, "scrypt", counted)
+    for name in ("clinician", "nobody"):
+        assert users.check_password(store, name, "wrong password") is None
+    known, unknown = work
+    assert known == unknown
 
-    known, unknown = (min(seconds(name) for _ in range(5)) for name in ("clinician", "nobody"))
-    assert 0.4 < unknown / known < 2.5
+
+def test_a_password_is_hashed_at_the_cost_that_owasp_names(cheap_passwords, monkeypatch):
+    monkeypatch.setattr(passwords, "COST", cheap_passwords)
+    assert passwords.hash_password(PASSWORD).startswith("scrypt$32768$8$3$")
 
 
 def test_a_refused_login_of_a_known_name_is_audited(browse, store):

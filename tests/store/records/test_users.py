@@ -6,14 +6,9 @@ import pytest
 
 from medloop.contracts import Correction, Feedback, Preference, utc_now
 from medloop.errors import InputError
-from medloop.store import audit, passwords
+from medloop.store import audit
 from medloop.store.records import crud, users
 from medloop.store.records.history import own_record, own_records
-
-
-@pytest.fixture(autouse=True)
-def cheap_passwords(monkeypatch):
-    monkeypatch.setattr(passwords, "COST", 2**4)
 
 
 @pytest.fixture
