@@ -32,6 +32,7 @@ COMMANDS = {
     "teacher": ("teacher", "Let a stronger model judge answers, within a budget."),
     "reward": ("reward", "Score answers with rules and models, and explain each score."),
     "train": ("train", "Train with SFT, a reward model, DPO, KTO, PPO, GRPO or IRS."),
+    "serve": ("serve", "Serve a model and its adapters over HTTP, as OpenAI and vLLM do."),
     "predict": ("predict", "Answer every question in a file."), "eval": ("eval", "Compare models on held-out questions."),
     "gate": ("gate", "Decide whether a model may be promoted; sign verdicts, waive checks."),
     "registry": ("registry", "Versions of the model: promote one, roll back, verify the copies in MLflow."),

@@ -41,18 +41,19 @@ def fresh_lora(model: Any, **shape: Any) -> LoraConfig:
 def put_adapter(model: Any, folder: Path, *, base: str, base_sha256: str, task_type: str = "CAUSAL_LM") -> Any:
     """The model with the adapter of `folder` on it, after checking that the two belong together."""
     config = read_json(folder / "adapter_config.json")
-    _check_base(folder, config, base, base_sha256)
+    check_base(folder, config, base, base_sha256)
     try:
-        adapted = get_peft_model(model, _lora_config(folder, config, task_type))
+        adapted = get_peft_model(model, lora_config(folder, config, task_type))
         loaded = set_peft_model_state_dict(adapted, tensors := load_file(folder / "adapter_model.safetensors"))
     except (ValueError, RuntimeError, KeyError, TypeError) as error:
-        raise _unfit(folder, base) from error
+        raise unfit(folder, base) from error
     if loaded.unexpected_keys or len(tensors) != len(get_peft_model_state_dict(adapted)):
-        raise _unfit(folder, base)
+        raise unfit(folder, base)
     return adapted
 
 
-def _lora_config(folder: Path, config: dict[str, Any], task_type: str) -> LoraConfig:
+def lora_config(folder: Path, config: dict[str, Any], task_type: str) -> LoraConfig:
+    """The configuration of a plain LoRA; a field that is set and that we do not know refuses the adapter."""
     if config.get("peft_type") != "LORA":
         raise ModelError(f"{folder} is a {config.get('peft_type')} adapter", "Only LoRA adapters can be loaded")
     unknown = sorted(key for key, value in config.items() if key not in FIELDS | HARMLESS and value)
@@ -64,7 +65,7 @@ def _lora_config(folder: Path, config: dict[str, Any], task_type: str) -> LoraCo
     return LoraConfig(**known, task_type=task_type, init_lora_weights=True)
 
 
-def _check_base(folder: Path, config: dict[str, Any], base: str, base_sha256: str) -> None:
+def check_base(folder: Path, config: dict[str, Any], base: str, base_sha256: str) -> None:
     """Our card names the base by hash, so a mismatch is an error; other adapters name it by name, so it is a warning."""
     path = folder / "card.json"
     if path.is_file():
@@ -87,7 +88,7 @@ def _read_card(path: Path) -> TrainingCard:
         raise ModelError(f"{path} is not a training card", "Train the adapter again, or remove that file") from None
 
 
-def _unfit(folder: Path, base: str) -> ModelError:
+def unfit(folder: Path, base: str) -> ModelError:
     return ModelError(f"The weights in {folder} do not fit {base}", "Load the adapter on the base model that it was trained on")
 
 

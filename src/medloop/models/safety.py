@@ -35,7 +35,7 @@ def check_folder(folder: Path, *, hub_cache: Path | None = None) -> None:
     fetches and opens are checked, and links may lead anywhere in that repository's cache.
     """
     with explain_os_errors(folder):
-        files = [(name, path) for name, path in _files(folder) if hub_cache is None or needed_name(name)]
+        files = [(name, path) for name, path in folder_files(folder) if hub_cache is None or needed_name(name)]
         root = (hub_cache or folder).resolve()
         problems = [f"{name}: {why}" for name, path in files for why in _problems(path, root)]
     if problems:
@@ -61,7 +61,7 @@ def needed_name(name: str) -> bool:
 def fingerprint(folder: Path) -> str:
     """`sha256:…` over the names and contents of the files that decide how a model behaves."""
     with explain_os_errors(folder):
-        payload = {name: path for name, path in _files(folder) if decides(name)}
+        payload = {name: path for name, path in folder_files(folder) if decides(name)}
         stats = {name: path.stat() for name, path in payload.items()}
     return fingerprint_of({name: _hash(path, stats[name].st_size, stats[name].st_mtime_ns) for name, path in payload.items()})
 
@@ -99,7 +99,7 @@ def _parse(path: Path) -> Any:
         raise ModelError(f"{path} is not valid JSON", "Fetch the model again") from None
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+def folder_files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Every file by relative name. Hidden folders (.git, .cache) are skipped: no framework looks into them."""
     for parent, folders, names in os.walk(folder):
         links = [n for n in folders if (Path(parent) / n).is_symlink()]

@@ -92,6 +92,20 @@ def tiny_adapter(folder: Path, base: Path, **config: Any) -> Path:
     return folder
 
 
+def random_adapter(folder: Path, base: Path, seed: int, **lora: Any) -> Path:
+    """Write a LoRA adapter on `base` that changes its answers; other seeds give other answers."""
+    model = AutoModelForCausalLM.from_pretrained(base)
+    adapted = get_peft_model(model, fresh_lora(model, **{"r": 4, "lora_alpha": 16, "lora_dropout": 0.0, **lora}))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in adapted.named_parameters():
+            if "lora_" in name:
+                weight.copy_(torch.randn(weight.shape, generator=generator) * 0.1)
+    folder.mkdir(parents=True)
+    save_adapter(folder, adapted, str(base))
+    return folder
+
+
 def tiny_encoder(folder: Path, *, seed: int = 0, layers: int = 2, width: int = 32) -> Path:
     """Write a random BERT, one token per byte, whose tokenizer joins two texts as [CLS] a [SEP] b [SEP]."""
     keep_quiet()

@@ -160,16 +160,23 @@ class FastDecoder:
         shape = (len(self.layers), 2, rows, self.kv_heads, columns, self.head_dim)
         return torch.zeros(shape, dtype=self.embedding.dtype, device=self.embedding.device)
 
-    def prefill(self, input_ids: Tensor, positions: Tensor, attention_mask: Tensor, cache: Tensor) -> Tensor:
-        """All three are (B, T). Fills the first T columns of the cache; returns the hidden state of the last one, (B, H)."""
+    def prefill(self, input_ids: Tensor, positions: Tensor, attention_mask: Tensor, cache: Tensor, past: int = 0) -> Tensor:
+        """input_ids, positions: (B, T); attention_mask (B, past + T). Returns the hidden state of the last column, (B, H).
+
+        Fills T columns of the cache, after the `past` ones that are there already: a beginning that was computed before.
+        """
         length, device = input_ids.shape[1], input_ids.device
-        causal = torch.ones(length, length, dtype=torch.bool, device=device).tril()
-        mask = causal & attention_mask[:, None, None, :]  # (B, 1, T, T)
-        mask = mask | torch.eye(length, dtype=torch.bool, device=device)  # a padding row may look at itself, else NaN
+        end = past + length
+        causal = torch.ones(length, end, dtype=torch.bool, device=device).tril(past)
+        mask = causal & attention_mask[:, None, None, :]  # (B, 1, T, past + T)
+        own = torch.eye(length, dtype=torch.bool, device=device)  # a padding row may look at itself, else NaN
+        mask[..., past:] |= own
         x, cos, sin = F.embedding(input_ids, self.embedding), self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
         for layer, (keys, values) in zip(self.layers, cache, strict=True):
             q, k, v = self._attention_inputs(layer, x, cos, sin)  # (B, h, T, D)
-            keys[:, :, :length], values[:, :, :length] = k, v
+            keys[:, :, past:end], values[:, :, past:end] = k, v
+            if past:
+                k, v = keys[:, :, :end], values[:, :, :end]
             attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=self.heads != self.kv_heads)
             x = self._layer_output(layer, x, attended.transpose(1, 2).flatten(2))
         return self._rms_norm(x[:, -1], self.norm)
