@@ -84,3 +84,26 @@ class RegistrySettings(Section):
     token: SecretStr = Field(
         SecretStr(""), description="Bearer token of that server; the variable MLFLOW_TRACKING_TOKEN sets it too."
     )
+
+
+class LangfuseSettings(Section):
+    """Of the import from Langfuse and of what is sent there."""
+
+    url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s@]+)?$",
+        description="Address of Langfuse, such as https://cloud.langfuse.com; https unless it is this machine. "
+        "LANGFUSE_BASE_URL sets it too.",
+    )
+    public_key: str = Field(
+        "", pattern=r"^[\x21-\x39\x3b-\x7e]*$", description="Public key of the project; LANGFUSE_PUBLIC_KEY sets it too."
+    )
+    secret_key: SecretStr = Field(SecretStr(""), description="Secret key of the project; LANGFUSE_SECRET_KEY sets it too.")
+    environment: str = Field("", max_length=100, description="Import only this environment, such as production; empty: all.")
+    score_names: str = Field(
+        "user-feedback, user_feedback, feedback, thumbs",
+        description="Names of the scores that are a person's feedback; others are not imported.",
+    )
+    overlap_minutes: int = Field(
+        60, ge=1, le=10_080, description="How far each import looks back behind the last one: Langfuse shows some data late."
+    )

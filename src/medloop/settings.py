@@ -26,6 +26,7 @@ from medloop.sections import (
     DatabaseSettings,
     Device,
     EvaluateSettings,
+    LangfuseSettings,
     RagasSettings,
     RegistrySettings,
     RewardSettings,
@@ -41,6 +42,8 @@ ENV_PREFIX = "MEDLOOP_"
 # Variables that other programs define for the same setting; ours wins over them.
 FOREIGN_VARIABLES = {
     "reward.device": "REWARD_DEVICE", "teacher.key": "DEEPSEEK_API_KEY", "registry.token": "MLFLOW_TRACKING_TOKEN",
+    "langfuse.url": "LANGFUSE_BASE_URL", "langfuse.public_key": "LANGFUSE_PUBLIC_KEY",
+    "langfuse.secret_key": "LANGFUSE_SECRET_KEY",
 }  # fmt: skip
 
 
@@ -138,6 +141,7 @@ class Settings(Section):
     feedback: FeedbackSettings = FeedbackSettings()
     privacy: PrivacySettings = PrivacySettings()
     registry: RegistrySettings = RegistrySettings()
+    langfuse: LangfuseSettings = LangfuseSettings()
     jobs: JobSettings = JobSettings()
     api: ApiSettings = ApiSettings()
     backup: BackupSettings = BackupSettings()

@@ -8,6 +8,7 @@ import typer
 from pydantic import SecretStr
 
 from medloop.cli import ui
+from medloop.cli.langfuse import import_from_langfuse
 from medloop.contracts import DatasetCard, Source
 from medloop.contracts.dataset import Split
 from medloop.data.export import export as export_split
@@ -21,6 +22,7 @@ from medloop.data.sources.import_files import ImportOptions, import_files, list_
 from medloop.data.sources.preview import Preview
 from medloop.data.sources.preview import preview as preview_file
 from medloop.data.sources.text import encoding_name
+from medloop.errors import ConfigError
 from medloop.knobs import load_config, split_pairs
 from medloop.loop.feedback import build_from_feedback, rater_weights
 from medloop.store.audit_trail import actor, open_audit_trail
@@ -48,7 +50,11 @@ Mapping = Annotated[
 @data_app.command("import")
 def import_(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="JSONL, JSON array, CSV, TSV or Parquet; may be gzipped.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="JSONL, JSON array, CSV, TSV or Parquet; may be gzipped. Or the word langfuse.",
+        ),
     ],
     name: Annotated[
         str | None, typer.Option(help="Name of the source; with several files, a prefix. Default: the name of the file.")
@@ -61,19 +67,38 @@ def import_(
         Literal["stop", "skip"], typer.Option(help="Whether a bad line stops the import, or is skipped and listed.")
     ] = "stop",
     replace: Annotated[bool, typer.Option("--replace", help="Replace a source of this name that has other content.")] = False,
+    since: Annotated[
+        str, typer.Option(help="Of langfuse: read again from then on: a date, 30d or 12h (default: where the last import ended).")
+    ] = "",
+    consent: Annotated[
+        list[str] | None, typer.Option(help="Of langfuse: what the scores may be used for; may be repeated (default: nothing).")
+    ] = None,
+    rater: Annotated[str, typer.Option(help="Of langfuse: the user who gave the scores (default: nobody).")] = "",
+    json_: ui.AsJson = False,
 ) -> None:
-    """Copy files into data/raw unchanged, and record their hash, licence and format.
+    """Copy files into data/raw unchanged, and record their hash, licence and format; or read traces and scores from Langfuse.
 
     Known shapes, recognized by their column names: messages, ShareGPT, Alpaca, question/answer, prompt/response.
+    'langfuse' reads what is new into the store, without identifiers; what people disliked goes to the review queue. Its
+    address and keys are the settings langfuse.url, langfuse.public_key and langfuse.secret_key.
 
     Example:  medloop data import visits.csv --name visits --licence CC-BY-4.0 --map question=title
+    Example:  medloop data import langfuse --since 30d --consent training
     """
     settings = ui.settings()
+    if [str(file) for file in files] == ["langfuse"] and not Path("langfuse").exists():
+        import_from_langfuse(settings, since=since, consent=consent or (), rater=rater, as_json=json_)
+        return
+    if since or consent or rater:
+        raise ConfigError("--since, --consent and --rater are for an import from Langfuse", "medloop data import langfuse")
     options = ImportOptions(licence, format, encoding, split_pairs("--map", map_ or ()), skip_errors=on_error == "skip")
     with open_audit_trail(settings) as trail:
         imported = import_files(files, settings.workspace.raw, name=name, options=options, replace=replace)
         for source, _ in imported:
             trail.register("source", settings.workspace.raw / source.name, source)
+    if json_:
+        ui.say_json([{"outcome": outcome, **source.model_dump(mode="json")} for source, outcome in imported])
+        return
     for source, outcome in imported:
         if outcome == "unchanged":
             ui.say(f"{source.name}: this file is already imported; nothing changed.")

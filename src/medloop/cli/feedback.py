@@ -1,16 +1,13 @@
 """`medloop feedback`: metrics of the feedback, the review queue, and the retrain trigger."""
 
 import json
-import re
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from medloop.cli import ui
-from medloop.contracts.base import to_utc
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ConfigError
 from medloop.feedback.insight import metrics_report
@@ -59,7 +56,7 @@ def metrics(
     Example:  medloop feedback metrics --since 30d --output reports/feedback/march.md
     """
     settings = ui.settings()
-    flags = {"since": _time(since) if since else None, "traces": traces}
+    flags = {"since": ui.parse_since(since) if since else None, "traces": traces}
     config = load_config(MetricsConfig, pairs=set_ or (), flags=flags, defaults={"seed": settings.seed})
     if output is not None and output.suffix != ".md":
         raise ConfigError(f"--output must end in .md, but is '{output.name}'", "Example: --output reports/feedback/march.md")
@@ -75,20 +72,6 @@ def metrics(
         _show(metrics_report.with_names(measured, names))
     if output is not None and not json_:
         ui.say(f"Report: {ui.shown(path)} (with .html, .json and plots beside it)")
-
-
-def _time(text: str) -> datetime:
-    """`2026-03-01`, `2026-03-01T12:00Z`, `30d` or `12h`; UTC if no zone is given."""
-    if age := re.fullmatch(r"(\d{1,5})([dh])", text):
-        return datetime.now(UTC) - timedelta(**{{"d": "days", "h": "hours"}[age[2]]: int(age[1])})
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"--since: '{text}' is not a date", "Examples: 2026-03-01, 2026-03-01T12:00, 30d, 12h") from None
-    try:
-        return to_utc(time) if time.tzinfo else time.replace(tzinfo=UTC)
-    except ValueError as error:
-        raise ConfigError(f"--since '{text}': {error}") from None
 
 
 def _show(measured: FeedbackMetrics) -> None:

@@ -1,11 +1,13 @@
 """What the commands share: the settings behind the global flags, plain printing, one progress bar, one table."""
 
 import json
+import re
 import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
+from medloop.contracts.base import to_utc
 from medloop.errors import ConfigError
 from medloop.knobs import split_pairs
 from medloop.privacy.phi import allowed
@@ -119,6 +122,20 @@ def shown(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def parse_since(text: str) -> datetime:
+    """`2026-03-01`, `2026-03-01T12:00Z`, `30d` or `12h`; UTC if no zone is given."""
+    if age := re.fullmatch(r"(\d{1,5})([dh])", text):
+        return datetime.now(UTC) - timedelta(**{{"d": "days", "h": "hours"}[age[2]]: int(age[1])})
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--since: '{text}' is not a date", "Examples: 2026-03-01, 2026-03-01T12:00, 30d, 12h") from None
+    try:
+        return to_utc(time) if time.tzinfo else time.replace(tzinfo=UTC)
+    except ValueError as error:
+        raise ConfigError(f"--since '{text}': {error}") from None
 
 
 class Bar:

@@ -40,7 +40,8 @@ GENESIS = "0" * 64
 HEAD_BYTES = 256  # less than a disk sector, which is written whole or not at all
 _LAST = select(audit_log.c.seq, audit_log.c.hash).order_by(audit_log.c.seq.desc()).limit(1)
 _HASH_OF = select(audit_log.c.hash).where(audit_log.c.seq == bindparam("seq"))
-_UNAUDITED = {"audit_log", "data_keys", "queue_cursor"}  # tables that may hold rows while the log is empty
+# Tables that may hold rows while the log is empty.
+_UNAUDITED = {"audit_log", "data_keys", "queue_cursor", "sent_records", "sync_cursors"}
 _APPENDED = "medloop.audit"  # in conn.info: what this transaction added, until it is committed
 
 log = logging.getLogger(__name__)

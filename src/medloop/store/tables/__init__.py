@@ -9,6 +9,7 @@
     gate        verdicts on models, sign-offs, waivers
     registry    versions of the registry, changes of their aliases
     serving     which version of the model answers
+    telemetry   how far an exchange with another system has come, and which records it was given
     columns     the metadata and the columns that all of them share
 
 Columns that hold what people wrote are blobs: AES-256-GCM under the key that `key_id` and `text_key` name (`crypto.py`).
@@ -35,12 +36,13 @@ from medloop.store.tables.privacy import consents, erasure_requests, tombstones
 from medloop.store.tables.registry import registry_aliases, registry_versions
 from medloop.store.tables.review import quarantine, queue_cursor, queue_items, queue_turns
 from medloop.store.tables.serving import serving_routes
+from medloop.store.tables.telemetry import sent_records, sync_cursors
 
 __all__ = [
     "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "data_keys", "encrypted_columns", "encrypted_tables",
     "erasure_requests", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column", "idempotency_keys",
     "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items", "queue_turns",
     "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
-    "rlhf_preferences", "round_events", "scored_answers", "serving_routes", "sessions", "time_columns", "tombstones", "traces",
-    "users", "withdrawals", "workspace_settings",
+    "rlhf_preferences", "round_events", "scored_answers", "sent_records", "serving_routes", "sessions", "sync_cursors",
+    "time_columns", "tombstones", "traces", "users", "withdrawals", "workspace_settings",
 ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Traces and scores between medloop and other systems: Langfuse, and whatever reads OpenTelemetry."""
