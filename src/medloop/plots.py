@@ -1,8 +1,9 @@
-"""Small plots as SVG, in plain Python: lines over days, bars, bars with intervals. For reports and for the web pages.
+"""Small plots as SVG, in plain Python: lines over days, bars, bars with intervals, a band. For reports and the pages.
 
     svg = bars({"1": 4, "2": 0, "3": 9}, title="Stars")
     svg = lines(["1 Mar", "2 Mar"], {"ratings": [3, 5]}, title="Per day", about="8 ratings in two days")
     svg = spans({"stars": (0.6, 0.5, 0.7)}, title="Agreement", low=-0.2, high=1.0)
+    svg = band([(100, 0.1, -0.1, 0.3), (200, 0.2, 0.05, 0.35)], title="Difference by users")
 
 No scripts and no external styles, so the plots work under a strict content security policy: texts have the colour of the page
 (`currentColor`), marks a palette that is visible on light and dark. Screen readers read `about`, and every mark has its number as
@@ -85,6 +86,33 @@ def spans(
         out.append(_line(place(lower), y, place(upper), y, 1.0, colour=COLOURS[0], label=label))
         out.append(_dot(place(value), y, COLOURS[0], label, 4.5))
     return _picture(title, out, bottom + BOTTOM, about=about)
+
+
+def band(points: Sequence[tuple[float, float, float, float]], *, title: str, marks: Sequence[float] = (), about: str = "") -> str:
+    """A line inside the band of its interval, as (x, value, low, high); `marks` are dashed lines to compare with, beside 0."""
+    ticks = _ticks([*(bound for point in points for bound in point[2:]), *marks])
+    last = max((point[0] for point in points), default=1.0)
+    first = min((point[0] for point in points), default=0.0)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return LEFT + 8 + (WIDTH - LEFT - RIGHT - 8) * ((x - first) / ((last - first) or 1)), _y(y, ticks, TOP)
+
+    out = [_grid(ticks, TOP), _line(LEFT, _y(0, ticks, TOP), WIDTH - RIGHT, _y(0, ticks, TOP), 0.9)]
+    out += [_line(LEFT, _y(mark, ticks, TOP), WIDTH - RIGHT, _y(mark, ticks, TOP), 0.9, dashed=True) for mark in marks]
+    edge = [place(x, high) for x, _, _, high in points] + [place(x, low) for x, _, low, _ in reversed(points)]
+    shape = " ".join(f"{x:.1f},{y:.1f}" for x, y in edge)
+    out.append(f'<polygon points="{shape}" fill="{COLOURS[0]}" fill-opacity="0.25" stroke="none"/>')
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(point[0], point[1]) for point in points))
+    out.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[0]}" stroke-width="2"/>')
+    for x, value, low, high in points:
+        label = f"{_short(x)}: {value:+.3f} ({low:+.3f} to {high:+.3f})"
+        out.append(_dot(*place(x, value), COLOURS[0], label, 3.5 if len(points) <= 31 else 1.5))
+    out += [
+        _text(place(x, 0)[0], HEIGHT - BOTTOM + 18, _short(x), anchor)
+        for x, anchor in ((first, "start"), (last, "end"))
+        if points
+    ]
+    return _picture(title, out, about=about)
 
 
 def standalone(svg: str) -> str:

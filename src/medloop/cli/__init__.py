@@ -36,6 +36,7 @@ COMMANDS = {
     "predict": ("predict", "Answer every question in a file."), "eval": ("eval", "Compare models on held-out questions."),
     "gate": ("gate", "Decide whether a model may be promoted; sign verdicts, waive checks."),
     "registry": ("registry", "Versions of the model: promote one, roll back, verify the copies in MLflow."),
+    "experiment": ("experiment", "Compare champion and challenger on live traffic; guards stop harm."),
     "inspect": ("inspect", "Draw this week's answers for a medical reviewer; import the verdicts."),
     "rounds": ("rounds", "Rounds of RL: list them, accept one, go back to SFT or an earlier one."),
     "release": ("release", "Release a model that the gate let pass, with its safety ledger; verify a release."),

@@ -70,6 +70,10 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     "registry_versions": ("registry.register",),
     "registry_aliases": ("registry.promote", "registry.demote", "registry.rollback"),
     "serving_routes": ("routes.change",),
+    "experiments": ("experiments.plan",),
+    "experiment_events": tuple(
+        f"experiments.{event}" for event in ("started", "ramped", "stopped", "decided", "rolled_back", "rollback_failed")
+    ),
 }
 # Where the id of the row is in the detail of the line, which is about something else: the person, the language.
 _IN_DETAIL = {"consents": "consent", "guidelines": "id"}

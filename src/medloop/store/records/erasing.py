@@ -26,7 +26,7 @@ from medloop.store.db import Store
 from medloop.store.files.atomic import make_folder
 from medloop.store.files.lock import locked_file
 from medloop.store.key_tree import BRANCH
-from medloop.store.records import evidence, lineage
+from medloop.store.records import evidence, experiments, lineage
 from medloop.store.records.chunks import chunks
 from medloop.store.records.crud import PAGE_SIZE, decrypt_row, subject_of_row
 from medloop.store.tables import id_column, natural_id
@@ -317,6 +317,7 @@ def remove_rows(
         for chunk in chunks(every):
             conn.execute(delete(tables.quarantine).where(tables.quarantine.c.record_id.in_(chunk)))
         lineage.remove_records(conn, every)
+        experiments.erase_observations(conn, every)
         for table in TABLES.values():
             _give_new_keys(store, conn, table, keys)
         detail: dict[str, str | int | float | bool] = {"rows": sum(counts.values()), "reason": order.reason}

@@ -10,6 +10,7 @@
     registry    versions of the registry, changes of their aliases
     serving     which version of the model answers
     telemetry   how far an exchange with another system has come, and which records it was given
+    experiment  experiments on live traffic, their events, observations, and how far each has read
     columns     the metadata and the columns that all of them share
 
 Columns that hold what people wrote are blobs: AES-256-GCM under the key that `key_id` and `text_key` name (`crypto.py`).
@@ -20,6 +21,7 @@ from medloop.store.tables.access import api_keys, idempotency_keys, sessions, us
 from medloop.store.tables.artifacts import artifact_flags, artifacts, lineage, round_events
 from medloop.store.tables.columns import encrypted_columns, encrypted_tables, id_column, metadata, natural_id, time_columns
 from medloop.store.tables.core import audit_log, data_keys, guidelines, workspace_settings
+from medloop.store.tables.experiment import experiment_cursors, experiment_events, experiment_observations, experiments
 from medloop.store.tables.feedback import (
     incidents,
     red_team_cases,
@@ -40,7 +42,8 @@ from medloop.store.tables.telemetry import sent_records, sync_cursors
 
 __all__ = [
     "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "data_keys", "encrypted_columns", "encrypted_tables",
-    "erasure_requests", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column", "idempotency_keys",
+    "erasure_requests", "experiment_cursors", "experiment_events", "experiment_observations", "experiments", "gate_results",
+    "gate_sign_offs", "gate_waivers", "guidelines", "id_column", "idempotency_keys",
     "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items", "queue_turns",
     "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
     "rlhf_preferences", "round_events", "scored_answers", "sent_records", "serving_routes", "sessions", "sync_cursors",

@@ -1,0 +1,1 @@
+"""Experiments on live traffic: champion against challenger, looked at as often as anybody likes."""

@@ -1,0 +1,240 @@
+"""Experiments, composed: the arm of a user, observations by the detectors, the verdict, and what a guard's stop does.
+
+    choose = chooser(store)                              # ChooseArm of contracts/assistant.py, for the gateway
+    report = refresh(store, experiment_id)               # read what is new, analyse, stop if a verdict is reached
+    decide(store, experiment_id, adopt=True, by="usr_1", reason="…")
+
+A guard's stop ends the experiment at once: from the next answer on everybody gets the champion. Then `withdraw` takes the alias
+`challenger` away from the version; if it cannot, the event says why and the experiment stays stopped all the same.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from medloop.contracts import Sample, Score, Trace, utc_now
+from medloop.contracts.assistant import Champion, ChooseArm
+from medloop.contracts.experiment import (
+    DEFAULT_SITE,
+    ExperimentEvent,
+    ExperimentPlan,
+    ExperimentReport,
+    ExperimentVerdict,
+    Observation,
+)
+from medloop.data.text.risk import strata_of
+from medloop.errors import MedloopError
+from medloop.experiment.analyse import analyse
+from medloop.experiment.assign import arm_of, new_salt
+from medloop.experiment.observe import AnswerFindings, of_rating, of_trace
+from medloop.lexicon.language import detect_language
+from medloop.privacy.phi.reason import checked_reason
+from medloop.registry import promote as aliases
+from medloop.reward.mix import MixConfig, build_mix
+from medloop.store.db import Store
+from medloop.store.records import experiments
+from medloop.store.records.audited_read import read_by_ids
+from medloop.store.records.experiments import ExperimentStateError, StoredExperiment
+
+log = logging.getLogger(__name__)
+FRESH_S = 1.0  # how long the gateway believes what it last read about the running experiment
+PAGE = 300  # traces of one read
+PURPOSE = "experiment"
+ANALYSIS = "medloop"  # who stops an experiment when a verdict is reached
+UNSAFE_PARTS, UNSAFE_FROM = ("undertriage", "false_reassurance", "risk"), 0.7
+
+Judge = Callable[[Sequence[tuple[str, str]]], list[AnswerFindings]]
+OnGuardStop = Callable[[Store, ExperimentPlan, str], str]  # what was done, in a few words
+
+
+@dataclass
+class ArmChooser:
+    """Draws arms for the experiment that runs at a site; everybody gets the champion where none runs, or the store is away."""
+
+    store: Store
+    site: str = DEFAULT_SITE
+    _experiment: StoredExperiment | None = field(default=None, repr=False)
+    _read: float = -FRESH_S
+
+    def __call__(self, user: str, episode: str, /) -> Champion:
+        experiment = self.current()
+        if experiment is None:
+            return "champion"
+        plan, share = experiment.plan, experiment.enrolled
+        return arm_of(experiment.salt, user=user, episode=episode, split=plan.split, enrolled=share) or "champion"
+
+    def current(self) -> StoredExperiment | None:
+        """The running experiment, read again after a second."""
+        now = time.monotonic()
+        if now - self._read >= FRESH_S:
+            try:
+                self._experiment = experiments.running(self.store, self.site)
+            except MedloopError as error:  # without a readable plan nobody is experimented on
+                log.warning("no arms are drawn: %s", error)
+                self._experiment = None
+            self._read = now
+        return self._experiment
+
+
+def chooser(store: Store, *, site: str = DEFAULT_SITE) -> ChooseArm:
+    """The seam of the gateway."""
+    return ArmChooser(store, site)
+
+
+def plan_experiment(store: Store, plan: ExperimentPlan) -> StoredExperiment:
+    """Store a plan with a salt of its own."""
+    return experiments.add_plan(store, plan, new_salt())
+
+
+def start(store: Store, experiment_id: str, *, enrolled: float, by: str) -> StoredExperiment:
+    """Begin: from now on this share of all users takes part. One experiment runs at a site at a time."""
+    if experiments.get(store, experiment_id).state == "planned":
+        experiments.skip_to_now(store, experiment_id)
+    event = ExperimentEvent(experiment_id=experiment_id, event="started", detail={"enrolled": enrolled}, by=by)
+    return experiments.add_event(store, event, only_in=("planned",))
+
+
+def ramp(store: Store, experiment_id: str, *, enrolled: float, by: str) -> StoredExperiment:
+    """Let a larger share take part; nobody who takes part already changes arms, so it cannot shrink."""
+    experiment = experiments.get(store, experiment_id)
+    if enrolled <= experiment.enrolled:
+        raise ExperimentStateError(
+            f"{experiment.enrolled:.0%} of the users take part already; a smaller share would move users out of their arm",
+            f"Name a larger share, or stop it: medloop experiment stop {experiment_id}",
+        )
+    event = ExperimentEvent(experiment_id=experiment_id, event="ramped", detail={"enrolled": enrolled}, by=by)
+    return experiments.add_event(store, event, only_in=("running",))
+
+
+def stop(store: Store, experiment_id: str, *, by: str, reason: str) -> StoredExperiment:
+    """A person stops it before any verdict; everybody gets the champion."""
+    event = ExperimentEvent(experiment_id=experiment_id, event="stopped", detail={"reason": checked_reason(reason)}, by=by)
+    return experiments.add_event(store, event, only_in=("running",))
+
+
+def decide(store: Store, experiment_id: str, *, adopt: bool, by: str, reason: str) -> StoredExperiment:
+    """What a person makes of the verdict: adopt the challenger or keep the champion. Adopting needs the verdict `better`."""
+    experiment = experiments.get(store, experiment_id)
+    verdict = verdict_of(experiment)
+    if adopt and (verdict is None or verdict.outcome != "better"):
+        raise ExperimentStateError(
+            f"The verdict is '{verdict.outcome if verdict else 'none'}', not 'better', so the challenger cannot be adopted",
+            "Record that the champion is kept: --keep",
+        )
+    detail = {"decision": "adopt" if adopt else "keep", "reason": checked_reason(reason)}
+    event = ExperimentEvent(experiment_id=experiment_id, event="decided", detail=detail, by=by)
+    return experiments.add_event(store, event, only_in=("stopped",))
+
+
+def verdict_of(experiment: StoredExperiment) -> ExperimentVerdict | None:
+    """The verdict with which the analysis stopped it; None while it runs, and where a person stopped it before."""
+    for event in experiment.events:
+        if event.event == "stopped" and "outcome" in event.detail:
+            fields = {name: event.detail[name] for name in ExperimentVerdict.model_fields if name in event.detail}
+            return ExperimentVerdict.model_validate(fields)
+    return None
+
+
+def default_judge() -> Judge:
+    """The rules of the reward: quality on their scale from 0 to 1, and whether an answer leaves somebody in danger alone."""
+    mix = build_mix(MixConfig())
+    low, high = mix.config.bounds
+
+    def judge(exchanges: Sequence[tuple[str, str]]) -> list[AnswerFindings]:
+        samples = [
+            Sample(id=str(number), question=question, answer=answer or None)
+            for number, (question, answer) in enumerate(exchanges)
+        ]
+        judged = []
+        for (question, _), reward in zip(exchanges, mix.score(samples), strict=True):
+            parts = [part for part in reward.parts if part.name in UNSAFE_PARTS]
+            scored = [part for part in parts if isinstance(part, Score) and part.applies]
+            unsafe = any(part.value >= UNSAFE_FROM for part in scored) if scored else None
+            quality = None if reward.value is None else (reward.value - low) / (high - low)
+            judged.append(AnswerFindings(quality, unsafe, detect_language(question), strata_of(question)[0]))
+        return judged
+
+    return judge
+
+
+def collect(store: Store, experiment_id: str, judge: Judge) -> int:
+    """Turn all new traces and ratings into observations; how many records were read."""
+    read = 0
+    while page := experiments.new_records(store, experiment_id, most=PAGE):
+        experiment = experiments.get(store, experiment_id)
+        traces = read_by_ids(store, Trace, page.trace_ids, actor=ANALYSIS, purpose=PURPOSE)
+        judged = judge([(trace.conversation.user_text, trace.conversation.answer or "") for trace in traces])
+        new = [row for trace, said in zip(traces, judged, strict=True) for row in of_trace(experiment, trace, said)]
+        experiments.add_observations(store, page, [*new, *_ratings(store, experiment, page, new)])
+        read += len(page.trace_ids) + len(page.feedback)
+    return read
+
+
+def _ratings(
+    store: Store, experiment: StoredExperiment, page: experiments.UnreadRecords, new: Sequence[Observation]
+) -> list[Observation]:
+    """The observations of ratings of answers that take part; by trace, else by session."""
+    nameless = [row.session_id for row in page.feedback if row.trace_id is None]
+    sessions = experiments.traces_of_sessions(store, nameless) if nameless else {}
+    about = {row.record_id: row.trace_id or sessions.get(row.session_id, "") for row in page.feedback}
+    exposed = experiments.exposed_traces(store, experiment.plan.experiment_id, about.values())
+    exposed |= {row.record_id: experiments.ExposedTrace(row.unit, row.arm, row.language, row.stratum) for row in new}
+    return [
+        observation
+        for row in page.feedback
+        if (trace := exposed.get(about[row.record_id])) is not None
+        for observation in of_rating(experiment, row, trace)
+    ]
+
+
+def report_of(store: Store, experiment_id: str, *, now: datetime | None = None) -> ExperimentReport:
+    """The report on what has been read so far. The verdict of an experiment that has ended is the one with which it ended."""
+    experiment = experiments.get(store, experiment_id)
+    report = analyse(experiment, experiments.observations(store, experiment_id), now or utc_now())
+    if experiment.state in ("stopped", "decided"):
+        by = next((event.by for event in reversed(experiment.events) if event.event in ("decided", "stopped")), None)
+        report = report.model_copy(update={"verdict": verdict_of(experiment), "decided_by": by})
+    return report
+
+
+def refresh(
+    store: Store, experiment_id: str, *, judge: Judge | None = None, on_guard_stop: OnGuardStop | None = None,
+    now: datetime | None = None,
+) -> ExperimentReport:  # fmt: skip
+    """Read what is new; stop a running experiment that has reached its verdict, and let a guard's stop take effect."""
+    if experiments.has_new_records(store, experiment_id):
+        collect(store, experiment_id, judge or default_judge())
+    report = report_of(store, experiment_id, now=now)
+    if report.state != "running" or report.verdict is None:
+        return report
+    detail = report.verdict.model_dump(mode="json", exclude_none=True)
+    try:
+        event = ExperimentEvent(experiment_id=experiment_id, event="stopped", detail=detail, by=ANALYSIS)
+        experiments.add_event(store, event, only_in=("running",))
+    except ExperimentStateError:  # another process was faster
+        return report_of(store, experiment_id, now=now)
+    if report.verdict.outcome == "guard_stop":
+        _withdraw(store, report.plan, report.verdict.reason, on_guard_stop or withdraw_challenger)
+    return report_of(store, experiment_id, now=now)
+
+
+def _withdraw(store: Store, plan: ExperimentPlan, reason: str, hook: OnGuardStop) -> None:
+    try:
+        done = hook(store, plan, reason)
+        event = ExperimentEvent(experiment_id=plan.experiment_id, event="rolled_back", detail={"done": done}, by=ANALYSIS)
+    except MedloopError as error:
+        log.error("the challenger of %s gets no more traffic, but could not be withdrawn: %s", plan.experiment_id, error)
+        detail = {"reason": str(error)[:300]}
+        event = ExperimentEvent(experiment_id=plan.experiment_id, event="rollback_failed", detail=detail, by=ANALYSIS)
+    experiments.add_event(store, event)
+
+
+def withdraw_challenger(store: Store, plan: ExperimentPlan, reason: str) -> str:
+    """Take the alias `challenger` away from the version that harmed; it comes back only through the gate."""
+    holder = aliases.holder(store, "challenger")
+    if holder is None or holder.record.label != plan.challenger:
+        return f"{plan.challenger} gets no more traffic"
+    aliases.demote_in(store, "challenger", actor=ANALYSIS, reason=f"experiment {plan.experiment_id}: a guard stopped it")
+    return f"{plan.challenger} gets no more traffic and is no longer the challenger"
