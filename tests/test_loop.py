@@ -1,21 +1,29 @@
-"""One cycle of the loop on the embedded model, through the stages that exist: what people said becomes a measured candidate."""
+"""One cycle of the loop on the embedded model: what people said becomes a measured candidate, and a version when it may."""
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import pytest
 
-from medloop.contracts import ModelRef
+from medloop.contracts import EvalReport, ModelRef
 from medloop.data.prepare.prepare import PrepareConfig, prepare
 from medloop.data.sources.import_files import ImportOptions, import_files
 from medloop.embedded.corpus import generate
+from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.predictions import EvalConfig
-from medloop.loop.cycle import CycleConfig, CycleResult, TrainStep, run_cycle
+from medloop.loop import cycle as cycle_module
+from medloop.loop.cycle import CycleConfig, TrainStep, run_cycle
+from medloop.loop.workflow import CycleProgress
 from medloop.loop.workspace import init_workspace
+from medloop.registry.promote import holder
 from medloop.settings import Settings
 from medloop.store import audit
-from medloop.store.db import open_store
+from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
-from medloop.store.records import crud
+from medloop.store.records import crud, gates
+from medloop.testing import registry as testing_registry
 from medloop.testing.feedback import make_correction, make_preference, make_thumb
 
 SMALL_RL = {"n_iterations": 1, "n_questions": 6, "n_candidates": 2, "max_new_tokens": 24, "held_out_n": 4}
@@ -28,6 +36,7 @@ CONFIG = CycleConfig(
         TrainStep(stage="IRS", settings=SMALL_RL),
     ),
     evaluate=EvalConfig(splits=("red",), n=3, max_new_tokens=24, resamples=100),
+    gate=GateConfig(splits=("red",), suites=(), required_suites=("red",), n=3, max_new_tokens=24, accept_unmeasured_judges=True),
 )
 
 
@@ -54,44 +63,89 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def cycle(clinic: Settings) -> tuple[CycleResult, list[str]]:
+def cycle(clinic: Settings) -> tuple[CycleProgress, list[str]]:
     stages: list[str] = []
     return run_cycle(clinic, CONFIG, on_stage=stages.append), stages
 
 
-def test_a_cycle_goes_through_the_stages_in_the_order_of_the_loop(cycle: tuple[CycleResult, list[str]]) -> None:
-    assert cycle[1] == ["feedback", "data", "train SFT", "train DPO", "train IRS", "evaluate"]
+def outputs(progress: CycleProgress, step: str) -> dict[str, object]:
+    return next(dict(row.outputs) for row in progress.steps if row.name == step)
 
 
-def test_what_people_said_is_counted_and_in_the_dataset(cycle: tuple[CycleResult, list[str]]) -> None:
-    result = cycle[0]
-    assert (result.feedback.feedback, result.feedback.preferences, result.feedback.corrections) == (24, 12, 12)
-    pairs = list(jsonl.read(result.dataset / "preferences.jsonl"))
+def test_a_cycle_goes_through_the_stages_in_the_order_of_the_loop(cycle: tuple[CycleProgress, list[str]]) -> None:
+    assert cycle[1] == ["data", "train-sft", "train-dpo", "train-irs", "evaluate", "gate"]
+    assert [row.name for row in cycle[0].steps] == [*cycle[1], "sign-off", "register", "promote"]
+
+
+def test_what_people_said_is_counted_and_in_the_dataset(clinic: Settings, cycle: tuple[CycleProgress, list[str]]) -> None:
+    data = outputs(cycle[0], "data")
+    assert (data["feedback"], data["preferences"], data["corrections"]) == (24, 12, 12)
+    pairs = list(jsonl.read(clinic.home / str(data["dataset"]) / "preferences.jsonl"))
     assert pairs and all("Rest" in pair["chosen"] and "Run" in pair["rejected"] for pair in pairs)
 
 
-def test_each_training_starts_from_the_one_before(cycle: tuple[CycleResult, list[str]]) -> None:
-    sft, dpo, irs = cycle[0].trained
-    assert dpo.card.config["adapter"] == str(sft.run.target) and irs.card.config["adapter"] == str(dpo.run.target)
-    assert cycle[0].candidate == irs.run.target and (cycle[0].candidate / "adapter_model.safetensors").is_file()
+def test_each_training_starts_from_the_one_before(clinic: Settings, cycle: tuple[CycleProgress, list[str]]) -> None:
+    sft, dpo, irs = (str(outputs(cycle[0], f"train-{name}")["adapter"]) for name in ("sft", "dpo", "irs"))
+    cards = [json.loads((clinic.home / folder / "card.json").read_text()) for folder in (dpo, irs)]
+    assert [card["config"]["adapter"] for card in cards] == [sft, dpo]
+    assert (clinic.home / irs / "adapter_model.safetensors").is_file()
 
 
-def test_the_candidate_is_measured_beside_the_base_model(clinic: Settings, cycle: tuple[CycleResult, list[str]]) -> None:
-    report = cycle[0].evaluation.report
-    candidate = ModelRef(base=clinic.model, adapter=str(cycle[0].candidate))
+def test_the_candidate_is_measured_beside_the_base_model(clinic: Settings, cycle: tuple[CycleProgress, list[str]]) -> None:
+    markdown = clinic.home / str(outputs(cycle[0], "evaluate")["report"])
+    report = EvalReport.model_validate_json(markdown.with_suffix(".json").read_text())
+    candidate = ModelRef(base=clinic.model, adapter=str(outputs(cycle[0], "train-irs")["adapter"]))
     assert [result.label for result in report.results][:2] == [clinic.model, candidate.label]
-    assert cycle[0].evaluation.markdown.is_file()
 
 
-def test_the_cycle_is_in_the_audit_log(clinic: Settings, cycle: tuple[CycleResult, list[str]]) -> None:
+def test_the_gate_refuses_answers_that_are_cut_off_and_that_ends_the_cycle(cycle: tuple[CycleProgress, list[str]]) -> None:
+    assert outputs(cycle[0], "gate")["outcome"] == "fail"
+    assert cycle[0].state == "ended" and "The gate refused the model: " in cycle[0].reason
+
+
+def test_the_cycle_is_in_the_audit_log(clinic: Settings, cycle: tuple[CycleProgress, list[str]]) -> None:
     with open_store(clinic) as store:
-        actions = [line["action"] for line in audit.show(store, 50)]
-    assert "loop.cycle" in actions
+        actions = [line["action"] for line in audit.show(store, 80)]
+    assert {"loop.started", "loop.done", "loop.ended"} <= set(actions)
 
 
-def test_a_second_cycle_with_nothing_new_trains_nothing(clinic: Settings, cycle: tuple[CycleResult, list[str]]) -> None:
-    weights = cycle[0].candidate / "adapter_model.safetensors"
-    before = weights.stat().st_mtime_ns
-    again = run_cycle(clinic, CONFIG)
-    assert [result.plan for result in again.trained] == [None, None, None]
-    assert weights.stat().st_mtime_ns == before and again.evaluation.report.results == cycle[0].evaluation.report.results
+def test_a_cycle_that_is_over_does_nothing_more(clinic: Settings, cycle: tuple[CycleProgress, list[str]]) -> None:
+    assert run_cycle(clinic, CONFIG, on_stage=pytest.fail) == cycle[0]
+
+
+def test_status_and_dry_run_say_where_it_stands(command_line, clinic: Settings, cycle: tuple[CycleProgress, list[str]]) -> None:
+    code, out, _ = command_line("--home", clinic.home, "loop", "status", "--json")
+    shown = json.loads(out)
+    assert code == 0 and (shown["cycle"], shown["state"], shown["reason"]) == ("cycle", "ended", cycle[0].reason)
+    code, out, _ = command_line("--home", clinic.home, "loop", "status")
+    assert code == 0 and "cycle is ended." in out and cycle[0].reason in out
+    code, out, _ = command_line("--home", clinic.home, "loop", "run", "--dry-run")
+    assert code == 0 and "cycle2: what a run would do" in out and "Nothing was done." in out and "training: GRPO" in out
+    assert command_line("--home", clinic.home, "loop", "status", "--name", "nonsense").code == 3
+    code, out, _ = command_line("--home", clinic.home, "loop", "watch", "--once")
+    assert code == 0 and "no reason for a cycle" in out
+
+
+def test_it_waits_for_signatures_then_registers_and_promotes(
+    command_line, clinic: Settings, cycle: tuple[CycleProgress, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same candidate under another gate, which passes it and asks for a signature."""
+    artifact = str(outputs(cycle[0], "gate")["artifact"])
+
+    def passing(_: Settings, store: Store, **__: object) -> SimpleNamespace:
+        testing_registry.examine(store, artifact, needs_sign_offs=1)
+        return SimpleNamespace(result=gates.latest_gate(store, artifact))
+
+    monkeypatch.setattr(cycle_module, "examine", passing)
+    other = CONFIG.model_copy(update={"gate": CONFIG.gate.model_copy(update={"n": 4})})
+    stages: list[str] = []
+    waiting = run_cycle(clinic, other, on_stage=stages.append)
+    assert stages == ["gate", "sign-off"] and waiting.state == "waiting" and "sign-off" in waiting.reason
+    code, out, _ = command_line("--home", clinic.home, *waiting.command.split())  # the next step that it prints
+    assert code == 0 and "candidate" in out
+    with open_store(clinic) as store:
+        testing_registry.examine(store, artifact)  # a later verdict on the same bytes that needs nobody
+    done = run_cycle(clinic, other)
+    assert done.state == "done" and outputs(done, "promote") == {"version": 1, "alias": "champion"}
+    with open_store(clinic) as store:
+        assert holder(store, "champion").record.artifact == artifact

@@ -40,6 +40,7 @@ COMMANDS = {
     "inspect": ("inspect", "Draw this week's answers for a medical reviewer; import the verdicts."),
     "rounds": ("rounds", "Rounds of RL: list them, accept one, go back to SFT or an earlier one."),
     "release": ("release", "Release a model that the gate let pass, with its safety ledger; verify a release."),
+    "loop": ("loop", "Run the loop from feedback to a promoted version; see what it waits for."),
     "lineage": ("lineage", "Show what contains a record, and which records are behind a model."),
     "jobs": ("jobs", "Run training in the background: submit, watch, cancel, resume."),
     "api": ("api", "Serve the HTTP API and the web pages; manage API keys."),

@@ -74,6 +74,7 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     "experiment_events": tuple(
         f"experiments.{event}" for event in ("started", "ramped", "stopped", "decided", "rolled_back", "rollback_failed")
     ),
+    "cycle_events": ("loop.started", "loop.done", "loop.waiting", "loop.failed", "loop.ended"),
 }
 # Where the id of the row is in the detail of the line, which is about something else: the person, the language.
 _IN_DETAIL = {"consents": "consent", "guidelines": "id"}

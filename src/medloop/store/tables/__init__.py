@@ -8,6 +8,7 @@
     artifacts   the catalog of artifacts, their flags, which records are in which dataset, decisions about rounds of RL
     gate        verdicts on models, sign-offs, waivers
     registry    versions of the registry, changes of their aliases
+    loop        what happened in the cycles of the loop
     serving     which version of the model answers
     telemetry   how far an exchange with another system has come, and which records it was given
     experiment  experiments on live traffic, their events, observations, and how far each has read
@@ -34,6 +35,7 @@ from medloop.store.tables.feedback import (
     withdrawals,
 )
 from medloop.store.tables.gate import gate_results, gate_sign_offs, gate_waivers
+from medloop.store.tables.loop import cycle_events
 from medloop.store.tables.privacy import consents, erasure_requests, tombstones
 from medloop.store.tables.registry import registry_aliases, registry_versions
 from medloop.store.tables.review import quarantine, queue_cursor, queue_items, queue_turns
@@ -41,9 +43,9 @@ from medloop.store.tables.serving import serving_routes
 from medloop.store.tables.telemetry import sent_records, sync_cursors
 
 __all__ = [
-    "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "data_keys", "encrypted_columns", "encrypted_tables",
-    "erasure_requests", "experiment_cursors", "experiment_events", "experiment_observations", "experiments", "gate_results",
-    "gate_sign_offs", "gate_waivers", "guidelines", "id_column", "idempotency_keys",
+    "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "cycle_events", "data_keys", "encrypted_columns",
+    "encrypted_tables", "erasure_requests", "experiment_cursors", "experiment_events", "experiment_observations",
+    "experiments", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column", "idempotency_keys",
     "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items", "queue_turns",
     "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
     "rlhf_preferences", "round_events", "scored_answers", "sent_records", "serving_routes", "sessions", "sync_cursors",

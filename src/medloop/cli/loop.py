@@ -1,0 +1,184 @@
+"""`medloop loop`: run the loop, step by step, as one durable workflow; see where it stands and what it waits for."""
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medloop.cli import ui
+from medloop.errors import InputError, MedloopError
+from medloop.feedback.trigger import check_trigger, trigger_config
+from medloop.knobs import load_config
+from medloop.loop.cycle import CycleConfig, cycle_steps, run_cycle
+from medloop.loop.workflow import CycleProgress, progress_of
+from medloop.settings import Settings
+from medloop.store.audit_trail import actor, open_audit_trail
+from medloop.store.db import open_store
+from medloop.store.records import triggers
+from medloop.store.records.cycles import cycle_events, cycle_names
+
+loop_app = typer.Typer(no_args_is_help=True, help="Run the loop from feedback to a promoted version; see what it waits for.")
+CONFIG_FILE = "loop.yaml"  # in the workspace: what every cycle does
+
+Name = Annotated[str | None, typer.Option(metavar="NAME", help="The cycle (default: the one that is not over, else a new one).")]
+ConfigFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Settings of a cycle (default: loop.yaml in the workspace).")
+]
+Pairs = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting; may be repeated.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(loop_app, name="loop")
+
+
+@loop_app.command("run")
+def run(
+    name: Name = None,
+    config: ConfigFile = None,
+    set_: Pairs = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    json_: ui.AsJson = False,
+) -> None:
+    """Run a cycle, or go on with the one that was stopped or waited: data, training, evaluation, gate, sign-off, promotion.
+
+    It ends when everything is done, when it waits for people (run it again when they have acted), or when the gate refuses.
+
+    Example:  medloop loop run --dry-run
+    """
+    settings = ui.settings()
+    chosen = _config(settings, name, config, set_)
+    if dry_run:
+        _show_plan(settings, chosen, json_=json_)
+        return
+    progress = run_cycle(settings, chosen, on_stage=_step_line(chosen.name))
+    _show(progress, json_=json_)
+
+
+@loop_app.command("status")
+def status(name: Name = None, json_: ui.AsJson = False) -> None:
+    """Show where a cycle stands, what it waits for, and what moves it.
+
+    Example:  medloop loop status
+    """
+    settings = ui.settings()
+    with open_store(settings) as store:
+        names = cycle_names(store)
+        if name is not None and name not in names:
+            raise InputError(f"There is no cycle '{name}'", f"Known: {', '.join(names[-5:]) or 'none'}")
+        if not names:
+            if json_:
+                ui.say_json(None)
+            else:
+                ui.say("No cycle has run yet.")
+                ui.next_step("loop run --dry-run")
+            return
+        chosen = name or names[-1]
+        events = cycle_events(store, chosen)
+    _show(progress_of(chosen, events), json_=json_)
+
+
+@loop_app.command("watch")
+def watch(
+    every_s: Annotated[float, typer.Option(min=1, help="Seconds between two looks.")] = 60.0,
+    every_hours: Annotated[
+        float, typer.Option(min=0, help="Start a cycle this long after the last one even without new feedback; 0: never.")
+    ] = 0.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, for a timer of the system.")] = False,
+    config: ConfigFile = None,
+    set_: Pairs = None,
+) -> None:
+    """Go on with a cycle as soon as it can, and start a new one when feedback or time asks for it. Ctrl-C stops it.
+
+    A new cycle starts when the retrain trigger is due ('medloop feedback trigger' says when), or by the clock.
+
+    Example:  medloop loop watch --once
+    """
+    settings = ui.settings()
+    said = ""
+    while True:
+        try:
+            sentence = look(settings, every_hours, config, set_)
+        except MedloopError as error:
+            if once:
+                raise
+            sentence = f"The cycle stopped: {error}"
+        if sentence != said:
+            ui.say(sentence)
+            said = sentence
+        if once:
+            return
+        time.sleep(every_s)
+
+
+def look(settings: Settings, every_hours: float, config: Path | None, pairs: list[str] | None) -> str:
+    """One look of the watch, as a sentence: a cycle that is not over goes on; a new one starts when there is a reason."""
+    chosen = _config(settings, None, config, pairs)
+    with open_store(settings) as store:
+        events = cycle_events(store, chosen.name)
+        if not events:
+            names = cycle_names(store)
+            last = cycle_events(store, names[-1])[-1].timestamp if names else None
+            due = check_trigger(store, trigger_config(settings), write=False, actor=actor())
+            by_clock = every_hours > 0 and (last is None or datetime.now(UTC) - last >= timedelta(hours=every_hours))
+            if due.reason is None and not by_clock:
+                return f"Nothing to do: {due.rows} new records, no reason for a cycle."
+            if due.reason is not None and due.waits is None:  # the same feedback starts no second cycle
+                filed = check_trigger(store, trigger_config(settings), write=True, actor=actor()).trigger
+                if filed is not None:
+                    triggers.set_jobs(store, filed.trigger_id, [chosen.name], actor=actor())
+    progress = run_cycle(settings, chosen, on_stage=_step_line(chosen.name))
+    return f"{chosen.name}: {progress.state}" + (f" at {progress.at.name}: {progress.reason}" if progress.at else "")
+
+
+def _step_line(cycle: str) -> Callable[[str], None]:
+    return lambda step: typer.echo(f"{cycle}: {step} ...", err=True)
+
+
+def _config(settings: Settings, name: str | None, file: Path | None, pairs: list[str] | None) -> CycleConfig:
+    own = settings.home / CONFIG_FILE
+    file = file or (own if own.is_file() else None)
+    return load_config(CycleConfig, file=file, pairs=pairs or (), flags={"name": name or _current(settings)})
+
+
+def _current(settings: Settings) -> str:
+    """The newest cycle that is not over, or the name of the next one."""
+    with open_store(settings) as store:
+        names = cycle_names(store)
+        if names:
+            newest = names[-1]
+            if progress_of(newest, cycle_events(store, newest)).state not in {"done", "ended"}:
+                return newest
+    return f"cycle{len(names) + 1}"
+
+
+def _show_plan(settings: Settings, config: CycleConfig, *, json_: bool) -> None:
+    with open_audit_trail(settings) as trail:
+        events = {event.step: event.event for event in cycle_events(trail.store, config.name)}
+        steps = cycle_steps(settings, trail, config)
+    rows = [{"step": step.name, "state": events.get(step.name, "open"), "what": step.cost} for step in steps]
+    if json_:
+        ui.say_json({"cycle": config.name, "steps": rows})
+        return
+    ui.table(("step", "state", "what"), [tuple(row.values()) for row in rows], title=f"{config.name}: what a run would do")
+    ui.say("Nothing was done.")
+    ui.next_step("loop run")
+
+
+def _show(progress: CycleProgress, *, json_: bool) -> None:
+    if json_:
+        steps = [{"step": row.name, "state": row.state, "reason": row.reason, "outputs": row.outputs} for row in progress.steps]
+        about = {"state": progress.state, "reason": progress.reason, "command": progress.command}
+        ui.say_json({"cycle": progress.cycle, **about, "steps": steps})
+        return
+    ui.table(("step", "state", "result"), [(row.name, row.state, _result(row.outputs, row.reason)) for row in progress.steps])
+    ui.say(f"{progress.cycle} is {progress.state}." if progress.state != "waiting" else f"{progress.cycle} waits for people.")
+    if progress.command:
+        ui.next_step(progress.command)
+
+
+def _result(outputs: Mapping[str, object], reason: str) -> str:
+    hidden = {"sha256", "artifact", "command", "gate"}
+    return reason or ", ".join(f"{name} {value}" for name, value in outputs.items() if name not in hidden)
