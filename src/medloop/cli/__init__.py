@@ -42,6 +42,7 @@ COMMANDS = {
     "release": ("release", "Release a model that the gate let pass, with its safety ledger; verify a release."),
     "loop": ("loop", "Run the loop from feedback to a promoted version; see what it waits for."),
     "lineage": ("lineage", "Show what contains a record, and which records are behind a model."),
+    "knowledge": ("knowledge", "Documents that the assistant may cite: add, list, search, check, remove."),
     "jobs": ("jobs", "Run training in the background: submit, watch, cancel, resume."),
     "api": ("api", "Serve the HTTP API and the web pages; manage API keys."),
     "users": ("users", "Add, disable and manage users."), "db": ("store", "Upgrade and check the database."),
