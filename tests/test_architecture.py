@@ -46,6 +46,7 @@ OPTIONAL = HEAVY | {
     "gguf",
     "google",
     "huggingface_hub",
+    "langgraph",
     "matplotlib",
     "opentelemetry",
     "psycopg",

@@ -76,8 +76,8 @@ def _add_file(trail: AuditTrail, path: Path, identifiers: Identifiers) -> None:
 
 def _record(trail: AuditTrail, library: Library, added: Added) -> None:
     card = added.document
-    detail = {"source_sha256": card.source_sha256, "pages": card.pages, "identifiers": card.identifiers}
-    trail.record("knowledge.add", library.folder / card.document_id, **detail)
+    folder = library.folder / card.document_id
+    trail.record("knowledge.add", folder, source_sha256=card.source_sha256, pages=card.pages, identifiers=card.identifiers)
 
 
 def _line(added: Added, empty_pages: int) -> str:

@@ -91,7 +91,7 @@ class KnowledgeIndex:
             return SearchResult(PassagesFound(index=self.hash), fit, threshold)
         whole = 1.0 if cosines is None else 2.0
         groups = self._joined([int(index) for index in best if scores[index] > 0], count)
-        passages = tuple(self._passage(group, float(scores[group].max()) / whole) for group in groups)
+        passages = tuple(self._passage(group, max(group, key=lambda i: scores[i]), scores, whole) for group in groups)
         return SearchResult(PassagesFound(index=self.hash, passages=passages), fit, threshold)
 
     def _cosines(self, question: str, by_words: Floats) -> Floats | None:
@@ -137,13 +137,13 @@ class KnowledgeIndex:
         same_page = (one.document, one.page_index) == (other.document, other.page_index)
         return same_page and other.end - one.start <= LONGEST
 
-    def _passage(self, group: Sequence[int], score: float) -> Passage:
+    def _passage(self, group: Sequence[int], best: int, scores: Floats, whole: float) -> Passage:
         first, last = self.chunks[group[0]], self.chunks[group[-1]]
         text = self.pages[first.document, first.page_index][first.start : last.end]
         return Passage(
             passage_id=f"{first.document}:{first.page_index}:{first.start}-{last.end}", document=first.document,
-            title=chunking.path_of(self.cards[first.document].title, first)[:300], page=first.page, start=first.start,
-            end=last.end, text=text, score=round(score, 4),
+            title=chunking.path_of(self.cards[first.document].title, self.chunks[best])[:300], page=first.page, start=first.start,
+            end=last.end, text=text, score=round(float(scores[best]) / whole, 4),
         )  # fmt: skip
 
 
