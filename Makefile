@@ -1,5 +1,5 @@
 # make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
-# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
+# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 # The suite starts hundreds of processes. Without bytecode each of them, and pytest itself, compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
+.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
@@ -72,6 +72,20 @@ $(RAGAS)/.ready: requirements-ragas.txt
 # The real package against a judge on the loopback interface.
 test-ragas: setup ragas-env
 	@RAGAS_PYTHON=$(CURDIR)/$(RAGAS)/bin/python $(BIN)/python -m pytest -m ragas
+
+# Real clients of our doors in their own environment: Langfuse's SDK, LangChain, LangGraph.
+CLIENTS := .venv-clients
+
+clients-env: $(CLIENTS)/.ready
+
+$(CLIENTS)/.ready: requirements-clients.txt
+	@test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	@echo "Installing clients into $(CLIENTS) ..."
+	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements-clients.txt
+	@touch $@
+
+test-clients: setup clients-env
+	@CLIENTS_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python $(BIN)/python -m pytest -m clients
 
 # Compile the rules to machine code beside their sources; docs/decisions/0011-mypyc.md.
 compile: setup

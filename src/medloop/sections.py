@@ -107,3 +107,20 @@ class LangfuseSettings(Section):
     overlap_minutes: int = Field(
         60, ge=1, le=10_080, description="How far each import looks back behind the last one: Langfuse shows some data late."
     )
+    send: bool = Field(False, description="Send traces and feedback to Langfuse: the API does it, or 'medloop telemetry send'.")
+    send_text: bool = Field(
+        False, description="Send questions, answers and comments, too, without identifiers; without it, only numbers and names."
+    )
+
+
+class TelemetrySettings(Section):
+    """Of traces and feedback as OpenTelemetry spans."""
+
+    otlp_url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s@]+)?$",
+        description="Collector that takes OTLP over HTTP as JSON, such as http://127.0.0.1:4318; empty: none. "
+        "https unless it is this machine.",
+    )
+    otlp_headers: SecretStr = Field(SecretStr(""), description="Headers for it, as NAME=VALUE, NAME=VALUE.")
+    send_text: bool = Field(False, description="Put questions, answers and comments into the spans, without identifiers.")

@@ -33,6 +33,7 @@ from medloop.sections import (
     RolloutSettings,
     Section,
     TeacherSettings,
+    TelemetrySettings,
 )
 
 CONFIG_NAME = "medloop.yaml"
@@ -142,6 +143,7 @@ class Settings(Section):
     privacy: PrivacySettings = PrivacySettings()
     registry: RegistrySettings = RegistrySettings()
     langfuse: LangfuseSettings = LangfuseSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     jobs: JobSettings = JobSettings()
     api: ApiSettings = ApiSettings()
     backup: BackupSettings = BackupSettings()

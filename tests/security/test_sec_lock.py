@@ -91,7 +91,9 @@ def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> No
     [harness] = [line for line in installs if "$(LM_EVAL)" in line]  # likewise, for one comparison
     pins = next(line for line in makefile.splitlines() if line.startswith("LM_EVAL")).partition("=")[2].split()
     assert all("==" in pin for pin in pins if pin != ":=")
-    installs = [line for line in installs if line not in (ragas, harness)]
+    own = [line for line in installs if "$(CLIENTS)" in line]  # likewise, by hash
+    assert all("--require-hashes --no-deps --only-binary :all: -r requirements-" in line for line in own) and len(own) == 1
+    installs = [line for line in installs if line not in (ragas, harness, *own)]
     assert len(installs) == 6 and "--require-hashes --no-deps --only-binary :all:" in installs[1]
     assert all("$(LOCKED) -r requirements" in line for line in installs[2:5])
     assert installs[5].strip() == "@$(PIP) --no-deps --no-build-isolation -e ."

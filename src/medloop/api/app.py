@@ -31,6 +31,7 @@ from medloop.feedback.submit.scan_workers import ScanWorkers
 from medloop.jobs.drift_watch import DriftWatch
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
+from medloop.jobs.telemetry_watch import TelemetrySender
 from medloop.loop.queue_filler import QueueFiller
 from medloop.privacy.phi import allowed
 from medloop.settings import Settings
@@ -78,6 +79,7 @@ def create_app(
                 stack.enter_context(Supervisor(settings, slots=slots).running())
                 stack.enter_context(Retrainer(store, settings).running())
                 stack.enter_context(DriftWatch(store, settings).running())
+                stack.enter_context(TelemetrySender(store, settings).running())
             yield
 
     # FastAPI's own docs pages load scripts from other sites; the description itself needs a key like everything else.
