@@ -6,10 +6,12 @@ import runpy
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Any
 
 
 def fork_server() -> ForkServerContext:
@@ -18,6 +20,21 @@ def fork_server() -> ForkServerContext:
     context.set_forkserver_preload(["medloop.testing.warm"])
     forkserver.ensure_running()
     return context
+
+
+@contextmanager
+def running_medloop(*words: str, cwd: Path) -> Iterator[tuple[Any, Path]]:
+    """The command `medloop WORDS` while it runs: its process (`pid`, `join`, `exitcode`) and the file of its output."""
+    with tempfile.TemporaryDirectory() as folder:
+        outputs = (Path(folder, "out"), Path(folder, "err"))
+        child = fork_server().Process(target=_as_command, args=(words, cwd, dict(os.environ), outputs))
+        child.start()
+        try:
+            yield child, outputs[0]
+        finally:
+            child.kill()
+            child.join()
+            child.close()
 
 
 def run_medloop(*words: str, cwd: Path, env: Mapping[str, str] | None = None, **more: str) -> subprocess.CompletedProcess[str]:

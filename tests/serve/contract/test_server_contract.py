@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -228,6 +229,7 @@ def test_swaps_under_load_drop_nothing_and_mix_nothing(served: Any, swaps: int) 
         done = sum(counts)
         while in_flight.get(old) or sum(counts) < done + 2:
             assert not wrong and any(thread.is_alive() for thread in threads)
+            time.sleep(0.002)
         assert httpx.post(f"{url}/v1/unload_lora_adapter", json={"lora_name": old}, timeout=120).status_code == 200
     ended.set()
     for thread in threads:
