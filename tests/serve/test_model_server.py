@@ -105,11 +105,38 @@ def test_other_wrong_requests_have_the_shape_too(server: Any) -> None:
         405: httpx.get(f"{url}/v1/chat/completions"),
         413: httpx.post(f"{url}/v1/completions", content=b" " * (5 * 2**20), headers={"Content-Type": "application/json"}),
         415: httpx.post(f"{url}/v1/completions", content=json.dumps(CHAT), headers={"Content-Type": "text/plain"}),
-        403: httpx.get(f"{url}/v1/models", headers={"Host": "evil.example"}),
+        403: httpx.get(f"{url}/v1/models", headers={"Host": "[evil"}),
         400: httpx.post(f"{url}/v1/completions", json={"model": "base", "prompt": [1, 10**6]}),
     }
     assert {status: response.status_code for status, response in wrong.items()} == {status: status for status in wrong}
     assert all(response.json()["error"]["code"] == status for status, response in wrong.items())
+
+
+def test_odd_paths_and_names_of_adapters_are_refused(server: Any, tmp_path: Path) -> None:
+    for path, status in (("x" * 3000, 404), ("a\0b", 400), (str(tmp_path), 400), ("/etc/passwd", 404), ("", 400)):
+        response = httpx.post(f"{server.url}/v1/load_lora_adapter", json={"lora_name": "odd", "lora_path": path})
+        assert (response.status_code, response.json()["error"]["code"]) == (status, status), path[:20]
+    taken = httpx.post(f"{server.url}/v1/load_lora_adapter", json={"lora_name": "base", "lora_path": str(tmp_path)})
+    assert taken.status_code == 400 and httpx.get(f"{server.url}/v1/models", headers={"Host": "evil.example"}).status_code == 403
+
+
+def test_what_fails_for_one_row_leaves_the_others(server: Any) -> None:
+    batch, engine = server.service.batch, server.service.engine
+    step, enter = batch.step, batch.enter
+    try:
+        batch.step = lambda tokens: step(tokens).index_fill(0, torch.tensor([0]), float("nan"))
+        assert chat(server.url).status_code == 500 and engine.alive
+        batch.step = step
+
+        def no_memory(group: Any) -> Any:
+            raise torch.OutOfMemoryError
+
+        batch.enter = no_memory
+        refused = chat(server.url)
+        assert refused.status_code == 503 and refused.headers["Retry-After"] == "5"
+    finally:
+        batch.step, batch.enter = step, enter
+    assert chat(server.url).status_code == 200 and engine.running == 0
 
 
 def test_neutral_values_of_options_that_do_not_exist_are_taken(server: Any) -> None:

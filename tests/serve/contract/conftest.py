@@ -1,8 +1,7 @@
 """The servers that the contract is held against.
 
-`served` is one of them: its address, the base's name, a folder of the base model and two adapter folders. The embedded server is
-always tried; real vLLM where its environment is (marker `vllm`, `make test-vllm`): MEDLOOP_VLLM_URL is the address of a server
-that was started with the model folder MEDLOOP_VLLM_MODEL under the name `base`, with runtime LoRA updating on.
+`served` is one of them: its address, the folder of its base model (served as "base") and two adapter folders. The embedded server is
+always tried; real vLLM where VLLM_PYTHON names the interpreter of its environment (marker `vllm`; `make test-vllm`).
 """
 
 from __future__ import annotations
@@ -11,11 +10,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from medloop.contracts import ModelRef
+from medloop.models.find import resolve
+from medloop.settings import Settings
 from medloop.testing.models import random_adapter
+from medloop.testing.vllm_server import vllm_server
 
 
 @dataclass(frozen=True)
@@ -26,19 +28,22 @@ class Served:
     base: Path
     one: Path
     two: Path
-    kind: str
 
 
 @pytest.fixture(scope="session", params=["embedded", pytest.param("vllm", marks=pytest.mark.vllm)])
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     if request.param == "embedded":
         base, folders = request.getfixturevalue("base"), request.getfixturevalue("adapters")
-        url = request.getfixturevalue("server").url
-    else:
-        url, base = os.environ["MEDLOOP_VLLM_URL"].rstrip("/"), Path(os.environ["MEDLOOP_VLLM_MODEL"])
-        folder = tmp_path_factory.mktemp("vllm")
-        folders = {"one": random_adapter(folder / "one", base, 1), "two": random_adapter(folder / "two", base, 2, r=2)}
-    yield Served(url, base, folders["one"], folders["two"], request.param)
+        yield Served(request.getfixturevalue("server").url, base, folders["one"], folders["two"])
+        return
+    python = os.environ.get("VLLM_PYTHON")
+    if not python:
+        pytest.skip("VLLM_PYTHON does not name the Python of a vLLM installation")
+    folder = tmp_path_factory.mktemp("vllm")
+    base = resolve(ModelRef(base="embedded:tiny"), Settings(home=folder)).folder
+    one, two = random_adapter(folder / "one", base, 1), random_adapter(folder / "two", base, 2, r=2)
+    with vllm_server(python, base) as url:
+        yield Served(url, base, one, two)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def text_of(response: httpx.Response) -> str:
 @cache
 def reference(base: Path, adapter: Path | None, question: str) -> str:
     """Greedy text by transformers and peft."""
-    tokenizer, model = AutoTokenizer.from_pretrained(base), AutoModelForCausalLM.from_pretrained(base)
+    tokenizer, model = AutoTokenizer.from_pretrained(base), AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     if adapter is not None:
         model = PeftModel.from_pretrained(model, adapter)
     prompt = tokenizer.apply_chat_template(
@@ -165,7 +165,10 @@ def test_a_seed_reproduces_and_another_differs(server_url: str) -> None:
 
 
 def test_logprobs_are_those_of_a_plain_forward_in_both_doors(served: Any) -> None:
-    tokenizer, model = AutoTokenizer.from_pretrained(served.base), AutoModelForCausalLM.from_pretrained(served.base)
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(served.base),
+        AutoModelForCausalLM.from_pretrained(served.base, dtype=torch.float32),
+    )
     prompt = tokenizer("Hello there")["input_ids"]
     body = {"model": "base", "prompt": prompt, "temperature": 0, "max_tokens": 6, "logprobs": 3, "return_token_ids": True}
     choice = httpx.post(f"{served.server_url}/v1/completions", json=body).json()["choices"][0]

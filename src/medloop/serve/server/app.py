@@ -40,7 +40,7 @@ from medloop.serve.server.wire import (
 )
 
 log = logging.getLogger(__name__)
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN_PATHS = ("/health", "/ready")
 LONG_TEXT = 20_000  # characters: tokenised in a thread, so that others are not kept waiting
 CLIENT_HEADER = "x-medloop-client"  # a gateway names its callers by it
@@ -117,23 +117,29 @@ class _Guard:
                 response = _refused(refusal)
             except ClientDisconnect:
                 response = Response(status_code=499)
-            self.service.metrics.response(request.url.path, response.status_code)
+            self.service.metrics.response(request.scope["path"], response.status_code)
             return response
 
         return guarded
 
     def _check(self, request: Request) -> None:
-        if request.url.path in OPEN_PATHS:
+        if request.scope["path"] in OPEN_PATHS:
             return
         if self.hashes:
             key = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
             given = hashlib.sha256(key.encode()).digest()
             if not any(hmac.compare_digest(given, known) for known in self.hashes):
                 raise Refusal(401, "This server needs an API key as Authorization: Bearer KEY", kind="AuthenticationError")
-        elif not self.any_host and (request.url.hostname or "") not in LOOPBACK:
+        elif not self.any_host and _host(request) not in LOOPBACK:
             raise Refusal(403, "This server answers only to names of this machine", kind="PermissionDeniedError")
         if request.method == "POST" and not request.headers.get("content-type", "").startswith("application/json"):
             raise Refusal(415, "The body must have the content type application/json")
+
+
+def _host(request: Request) -> str:
+    """The name in the Host header without its port; whatever stands there, it is only compared."""
+    host = request.headers.get("host", "")
+    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
 
 
 async def _content(request: Request) -> bytes:

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from medloop.serve.server.adapter_file import AdapterWeights
@@ -212,9 +213,26 @@ class Engine:
                 if tokens > PREFILL_TOKENS:
                     break
             self._rows += group  # from here on an error reaches them
-        if group:
+        if not group:
+            return
+        before = len(self.batch)
+        try:
             logits = self.batch.enter([Entering(generation.prompt, generation.slot) for generation in group])
-            self._draw(logits, range(len(self._rows) - len(group), len(self._rows)))
+        except torch.OutOfMemoryError:
+            if len(self.batch) != before:
+                raise
+            self._give_up(group)
+            return
+        self._draw(logits, range(len(self._rows) - len(group), len(self._rows)))
+
+    def _give_up(self, group: list[Generation]) -> None:
+        """Prompts that do not fit into memory beside the running rows; those go on."""
+        with self._changed:
+            del self._rows[len(self._rows) - len(group) :]
+            for generation in group:
+                self._release(generation)
+        refusal = Refusal(503, "There is not enough memory for this request now; try again later", retry_after_s=5)
+        self._tell([(generation, refusal) for generation in group])
 
     def _draw(self, logits: Tensor, places: range) -> None:
         """Draw a token for these rows, tell who waits, and let the rows that ended leave."""

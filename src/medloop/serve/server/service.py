@@ -137,12 +137,13 @@ class ModelService:
                 )
             if name not in self.adapters and len(self.adapters) >= self.config.max_adapters:
                 raise _invalid(f"This server holds {self.config.max_adapters} adapters at most. Unload one first.")
-            if not await asyncio.to_thread(folder.is_dir):
+            if not await asyncio.to_thread(_is_folder, folder):
                 raise Refusal(404, f"Loading lora {name} failed: No adapter found for {folder}")
             try:
                 slot = await asyncio.to_thread(self.read, name, folder)
-            except MedloopError as error:
-                raise Refusal(400, f"Loading lora {name} failed: {error}") from None
+            except (MedloopError, OSError) as error:
+                why = error if isinstance(error, MedloopError) else type(error).__name__
+                raise Refusal(400, f"Loading lora {name} failed: {why}") from None
             self.running_engine.add_slot(slot)
             old = self.adapters.get(name)
             self.adapters[name] = slot
@@ -176,6 +177,13 @@ class ModelService:
             "id": name, "object": "model", "created": created, "owned_by": "medloop", "root": root, "parent": parent,
             "max_model_len": self.max_length, "permission": [], "medloop": medloop,
         }  # fmt: skip
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _invalid(message: str) -> Refusal:
