@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.api.routes import data
+from medloop.api import task_jobs
 from medloop.contracts import Feedback, TrainRequest
 from medloop.data.feedback import build as from_feedback
 from medloop.data.feedback.build import FeedbackConfig
@@ -101,7 +101,7 @@ def test_when_too_many_wait_the_next_is_answered_at_once(
     client: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(settings)
-    monkeypatch.setattr(data, "WAITING", threading.Semaphore(0))
+    monkeypatch.setattr(task_jobs, "WAITING", threading.Semaphore(0))
     began = time.monotonic()
     assert client.post("/api/v1/data/build?wait=20", json={}).status_code == 202 and time.monotonic() - began < 10
 

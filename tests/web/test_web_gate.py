@@ -8,7 +8,10 @@ import pytest
 
 from medloop.contracts import GateCheck, GateResult, sha256_id, utc_now
 from medloop.contracts.evaluation import Interval
+from medloop.evaluate.gate.config import GateConfig
+from medloop.jobs import queue
 from medloop.store.records import gates, users
+from medloop.testing.models import tiny_adapter, tiny_model
 
 ARTIFACT = sha256_id("adapter")
 
@@ -68,3 +71,21 @@ def test_the_api_says_the_same_and_refuses_other_roles(running, store, gate):
     assert call("clinician", "POST", f"/waivers/{waiver['waiver_id']}/approve").json()["check"] == "language/zh"
     assert call("other", "POST", f"/waivers/{waiver['waiver_id']}/approve").status_code == 409
     assert "A clinician refused this model" in call("auditor", "GET", f"/{gate}").json()["refusal"]
+
+
+def test_an_engineer_starts_a_run_on_the_page_and_others_see_it(browse, settings, gate):
+    tiny_adapter(settings.home / "models/lora/a", tiny_model(settings.home / "models/full/random"))
+    assert 'action="/web/gate/runs"' not in browse("clinician").get("/web/gate").text
+    page = browse("engineer").get("/web/gate").text
+    assert 'action="/web/gate/runs"' in page and f'<option value="{settings.model}+a">' in page
+    refused = browse("engineer").post("/web/gate/runs", model="embedded:tiny+nobody")
+    assert refused.status_code == 422 and "has no such model" in refused.text and 'value="embedded:tiny+nobody"' in refused.text
+    assert browse("clinician").post("/web/gate/runs", model="models/full/random+a").status_code == 403
+    assert queue.ids(settings) == []
+    page = browse("engineer").post("/web/gate/runs", model="models/full/random+a", baseline="").text
+    (job_id,) = queue.ids(settings)
+    assert "The run waits for its turn." in page and job_id in page
+    request = queue.task_of(queue.folder_of(job_id, settings)).config
+    assert (request["model"], request["settings"]) == ("models/full/random+a", GateConfig().model_dump(mode="json"))
+    zh = browse("clinician").get("/web/gate", headers={"Accept-Language": "zh"}).text
+    assert job_id in zh and "等待中" in zh

@@ -27,6 +27,7 @@ class Pool:
 
 TRAINING = Pool("train", slots=None)
 DATA = Pool("data", slots=1)  # apart: an erasure must not wait for days of training, which may learn what has to go
+GATE = Pool("gate", slots=1)  # apart from both: a gate answers hundreds of questions with two models
 
 
 @dataclass(frozen=True)
@@ -72,4 +73,6 @@ KINDS: dict[str, Kind] = {
         "ERASE", tasks.erase, TaskRequest, DATA, frozenset(("http",)), cancellable=False, checkpointed=False, urgent=True,
         retries_when_busy=True,
     ),
+    # Its answers are cached, so one that starts again asks for what is left.
+    "GATE": Kind("GATE", tasks.decide_gate, TaskRequest, GATE, frozenset(("http",)), checkpointed=False),
 }  # fmt: skip

@@ -6,6 +6,7 @@ keyboard may name what they like, but for the keys, the database and the setting
 
 import importlib.util
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -14,12 +15,13 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from medloop.contracts import IRSConfig, TrainRequest
+from medloop.contracts import IRSConfig, ModelRef, TrainRequest
 from medloop.errors import ConfigError
+from medloop.evaluate.gate.config import GateConfig
 from medloop.jobs import named_files
 from medloop.knobs import did_you_mean, problem_text, validated
 from medloop.loop.train import STAGES
-from medloop.models.find import adapters_named
+from medloop.models.find import EMBEDDED, adapters_named
 from medloop.reward.dynamic import DwConfig
 from medloop.settings import Settings
 
@@ -28,6 +30,7 @@ DYNAMIC_REWARDS = {"rel", "faith", "conc"}  # those that dynamic weights are for
 IRS_FIELDS = ("n_iterations", "n_questions", "top_k")  # of a request, beside irs_config
 MAX_PROBLEMS = 20  # in one answer
 YES_OR_NO = TypeAdapter(bool)
+PLAIN_NAME = re.compile(r"[a-z_]{1,40}")
 
 
 class InvalidConfigError(ConfigError):
@@ -130,6 +133,35 @@ def check_remote(request: TrainRequest, settings: Settings) -> None:
     given = request.config.get("given", {})
     if not isinstance(given, dict) or set(given) - set(GIVEN):
         raise ConfigError("config.given: only known parts of a reward are allowed", f"Known: {', '.join(GIVEN)}")
+
+
+def gate_models(model: str, baseline: str | None, settings: Settings) -> list[ModelRef | None]:
+    """The models of a gate over HTTP, `BASE` or `BASE+ADAPTER`: names of what lies in the workspace, or comes with medloop."""
+    refs: list[ModelRef | None] = []
+    for field, spec in (("model", model), ("baseline", baseline)):
+        if spec is None:
+            refs.append(None)
+            continue
+        base, plus, adapter = spec.rpartition("+") if "+" in spec else (spec, "", "")
+        if not base or (plus and not adapter):
+            raise ConfigError(f"{field}: not BASE or BASE+ADAPTER", "Example: embedded:tiny+sft")
+        for part in (base.removeprefix("embedded:"), *([adapter] if plus else [])):
+            _check_inside(field, part)
+            named_files.refuse_outside(field, part, settings)
+        if base not in EMBEDDED and not workspace_path(base, settings).is_dir():
+            raise ConfigError(f"{field}: this workspace has no such base model", f"Known by name: {', '.join(EMBEDDED)}")
+        places = (workspace_path(adapter, settings), settings.workspace.models / adapter, *adapters_named(adapter, settings))
+        if plus and not any(place.is_dir() for place in places):
+            raise ConfigError(f"{field}: this workspace has no such adapter", "'medloop registry list' shows the models")
+        refs.append(ModelRef(base=base, adapter=adapter or None))
+    return refs
+
+
+def check_gate(config: GateConfig) -> None:
+    """Settings of a gate over HTTP: suites and rules by the names that medloop gives them. No files, no code."""
+    for field in ("suites", "required_suites", "rules", "splits"):
+        if any(not PLAIN_NAME.fullmatch(name) for name in getattr(config, field)):
+            raise ConfigError(f"settings.{field}: only names of medloop's own are allowed here", "Others: medloop gate --set")
 
 
 def check_closed(request: TrainRequest, settings: Settings) -> None:

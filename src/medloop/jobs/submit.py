@@ -12,7 +12,8 @@ from medloop.contracts import TrainRequest, utc_now
 from medloop.contracts.job import TaskRequest
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ConfigError
-from medloop.jobs import preflight, queue
+from medloop.evaluate.gate.config import GateConfig
+from medloop.jobs import preflight, queue, requests
 from medloop.jobs.job_row import JobRow, UnknownJobError
 from medloop.jobs.kinds import Channel, Kind, kind_of
 from medloop.privacy.erasure.contracts import ErasureRequest
@@ -49,6 +50,14 @@ def submit_erasure(erasure: ErasureRequest, settings: Settings, *, actor: str, d
     if erasure.approved_by is not None:
         values |= {name: getattr(erasure, name) for name in ("approved_by", "approved_ids", "request_id")}
     return submit_task(TaskRequest(stage="ERASE", actor=actor, config=values), settings, channel="http")
+
+
+def submit_gate(model: str, baseline: str | None, config: GateConfig, settings: Settings, *, actor: str) -> str:
+    """A verdict on a model; names that lead out of the workspace, to code or to nothing are refused here."""
+    requests.check_gate(config)
+    requests.gate_models(model, baseline, settings)
+    values = {"model": model, "settings": config.model_dump(mode="json")} | ({} if baseline is None else {"baseline": baseline})
+    return submit_task(TaskRequest(stage="GATE", actor=actor, config=values), settings, channel="http")
 
 
 def submit_task(request: TaskRequest, settings: Settings, *, channel: Channel) -> str:

@@ -1,4 +1,4 @@
-"""What the jobs do: train a stage, build a dataset, erase records. They call the same functions as the commands.
+"""What the jobs do: train a stage, build a dataset, erase records, decide about a model, as the commands of these names do.
 
 A worker process does the work, so a `kill -9` is repaired: training continues from its newest checkpoint, a dataset is built
 again, an erasure continues from its journal. The result of a task that does not train lies in the job's folder, `result.json`.
@@ -6,6 +6,7 @@ again, an erasure continues from its journal. The result of a task that does not
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,6 +17,8 @@ from medloop.contracts import JobDetail, TrainRequest
 from medloop.contracts.job import TaskRequest
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.progress import Step
+from medloop.evaluate.examined import Progress
+from medloop.evaluate.gate.config import GateConfig
 from medloop.jobs import requests
 from medloop.jobs.affected import QueuedJobs
 from medloop.jobs.lease import Lease
@@ -24,6 +27,7 @@ from medloop.jobs.status import REPORT_S, StatusWriter
 from medloop.knobs import load_config
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
+from medloop.loop.gate import examine
 from medloop.loop.train import STAGES, run_stage
 from medloop.privacy.erasure.approval import request_approval
 from medloop.privacy.erasure.contracts import ErasureRequest
@@ -31,6 +35,7 @@ from medloop.privacy.erasure.erase import SecondPersonNeededError, preview, proo
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.files.atomic import atomic_write
+from medloop.store.records.gates import promotion_refusal, save_gate
 from medloop.train.runs.model_card import result_sentence
 
 Json = dict[str, Any]
@@ -127,6 +132,32 @@ def erase(work: Work) -> str:
     return f"The erasure is {'complete' if proof.complete else 'NOT complete'}; the proof is {work.relative(path)}."
 
 
+def decide_gate(work: Work) -> str:
+    """`medloop gate` for a model of the workspace; the verdict is stored like that of the command."""
+    request: TaskRequest = work.request
+    values, progress = request.config, TaskProgress(work)
+    # What a name leads to may have changed while the job waited.
+    candidate, baseline = requests.gate_models(values["model"], values.get("baseline"), work.settings)
+    assert candidate is not None, "the request names a model"
+    config = GateConfig.model_validate(values["settings"])
+    with open_store(work.settings) as store:
+        examined = examine(
+            work.settings, store, candidate=candidate, baseline=baseline, config=config, progress=progress.answering
+        )  # fmt: skip
+        result = examined.result
+        gate = save_gate(store, result, actor=request.actor)
+        refusal = promotion_refusal(store, result.artifact)
+    counts = Counter(check.outcome for check in result.checks)
+    work.write_result(
+        {
+            "gate": gate, "artifact": result.artifact, "label": result.label, "baseline": result.baseline,
+            "outcome": result.outcome, "checks": dict(counts), "needs_sign_offs": result.needs_sign_offs, "refusal": refusal,
+            "report": work.relative(examined.report),
+        }
+    )  # fmt: skip
+    return f"The verdict is {gate[7:19]}."
+
+
 class TaskProgress:
     """Phases and steps into status.json; a request to stop is obeyed at the next step."""
 
@@ -142,10 +173,23 @@ class TaskProgress:
             done += count
             if self.work.should_stop():
                 raise KeyboardInterrupt
-            if time.monotonic() - self.reported_at >= REPORT_S:
-                self.reported_at = time.monotonic()
-                progress = round(min(100 * done / max(total, 1), 100.0), 1)
-                self.work.lease.report(JobDetail(phase_progress=progress, message=f"{name}."))
+            self._report(f"{name}.", done, total)
 
         step(0)
         yield step
+
+    def answering(self, label: str) -> Progress:
+        """For an evaluation, which counts by itself."""
+
+        def report(done: int, total: int) -> None:
+            if self.work.should_stop():
+                raise KeyboardInterrupt
+            self._report(f"{label}.", done, total)
+
+        return report
+
+    def _report(self, message: str, done: int, total: int) -> None:
+        if time.monotonic() - self.reported_at >= REPORT_S:
+            self.reported_at = time.monotonic()
+            progress = round(min(100 * done / max(total, 1), 100.0), 1)
+            self.work.lease.report(JobDetail(phase_progress=progress, message=message))

@@ -97,6 +97,11 @@ def adapters_named(name: str, settings: Settings) -> list[Path]:
     return [folder for folder in _adapters(settings) if folder.name == name]
 
 
+def adapter_names(settings: Settings) -> list[str]:
+    """The names of all adapters of the workspace."""
+    return sorted({path.name for path in _adapters(settings)})
+
+
 def _adapters(settings: Settings) -> list[Path]:
     """Adapters under models/, without reward models, which only score, and without unfinished folders."""
     models = settings.workspace.models
@@ -129,7 +134,7 @@ def _by_name(name: str, settings: Settings) -> Path | None:
 
 
 def _known_adapters(name: str, settings: Settings) -> str:
-    names = sorted({path.name for path in _adapters(settings)})
+    names = adapter_names(settings)
     if not names:
         return "This workspace has none yet; train one with: medloop train sft"
     guess = did_you_mean(name, names)

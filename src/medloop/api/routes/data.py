@@ -4,25 +4,21 @@ Datasets and erasures are jobs: the response is 202 with the address of the job'
 job to end and then answers 200 with the result. Responses hold ids, hashes and counts, never the text of a record.
 """
 
-from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import datetime
-from threading import Semaphore
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.api.deps import store_of
-from medloop.api.limits import queue_place
 from medloop.api.policy import Caller, allow
+from medloop.api.task_jobs import FILED, FULL, JobOut, Wait, filed, job_fields, look, place_of
 from medloop.contracts.feedback import Purpose
-from medloop.contracts.job import JobState
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.feedback.select import KINDS
 from medloop.errors import InputError
-from medloop.jobs import erasures, queue, submit
-from medloop.jobs.job_row import FINAL
+from medloop.jobs import erasures, submit
 from medloop.privacy import consent as consents_of
 from medloop.privacy.clear_names import SafeName
 from medloop.privacy.erasure.approval import refuse
@@ -33,12 +29,10 @@ from medloop.store.records import consents
 from medloop.store.records import crud as records
 
 router = APIRouter(prefix="/api/v1", tags=["data"])
-WAITING = Semaphore(8)  # each waiting request holds a thread; beyond these, requests are answered at once
 
 Engineer = Annotated[Caller, Depends(allow("engineer", scope="data"))]
 Carer = Annotated[Caller, Depends(allow("clinician", "admin", scope="privacy"))]
 Admin = Annotated[Caller, Depends(allow("admin", scope="privacy"))]
-Wait = Annotated[int, Query(ge=0, le=30, description="Seconds to wait for the job to end before answering.")]
 Person = Annotated[
     str, Field(min_length=1, max_length=consents_of.LONGEST, description="Your id of the person, or its hash (sub_…).")
 ]
@@ -62,16 +56,6 @@ class DatasetOut(BaseModel):
     dropped: dict[str, dict[str, int]] = Field(examples=[{"pairs": {"tie": 4}}])
     new: int
     held: int
-
-
-class JobOut(BaseModel):
-    """The state of a job; GET `address` to see it again. `progress` is the percentage of the phase that `message` names."""
-
-    job_id: str = Field(examples=["data_20260203T120000Z"])
-    state: JobState
-    address: str = Field(examples=["/api/v1/data/build/data_20260203T120000Z"])
-    progress: float = 0.0
-    message: str | None = None
 
 
 class BuildJobOut(JobOut):
@@ -192,13 +176,6 @@ class ErasureJobOut(JobOut):
     result: ErasureOut | None = None
 
 
-J = TypeVar("J", BuildJobOut, ErasureJobOut)
-FILED: dict[int | str, dict[str, Any]] = {200: {"description": "The job ended within the seconds of 'wait'"}}
-FULL: dict[int | str, dict[str, Any]] = {
-    429: {"description": "Too many jobs are waiting; Retry-After says when to send it again"}
-}
-
-
 @router.post("/data/build", status_code=202, responses=FILED | FULL)
 def build(body: BuildBody, request: Request, response: Response, caller: Engineer, wait: Wait = 0) -> BuildJobOut:
     """Build training data from all feedback in the store; the same records give the same hash. 422: the store has no feedback."""
@@ -207,9 +184,9 @@ def build(body: BuildBody, request: Request, response: Response, caller: Enginee
         raise InputError("The store holds no feedback yet", "Collect some first")
     config = FeedbackConfig.model_validate(body.model_dump(exclude={"seed"}))
     seed = store.settings.seed if body.seed is None else body.seed
-    with _place(request, caller):
+    with place_of(request, caller, "BUILD"):  # an erasure is a duty: it is neither counted nor refused
         job_id = submit.submit_build(config, store.settings, seed=seed, actor=caller.user_id)
-    return _filed(_build_job(request, job_id, wait), response)
+    return filed(_build_job(request, job_id, wait), response)
 
 
 @router.get("/data/build/{job_id}")
@@ -254,7 +231,7 @@ def erase(body: ErasureBody, request: Request, response: Response, caller: Admin
     if erasure.subject is not None:
         erasure = replace(erasure, subject=consents_of.subject_of(store, erasure.subject))
     job_id = submit.submit_erasure(erasure, store.settings, actor=caller.user_id, dry_run=body.dry_run)
-    return _filed(_erasure_job(request, job_id, wait), response)
+    return filed(_erasure_job(request, job_id, wait), response)
 
 
 @router.get("/erasure/requests")
@@ -277,7 +254,7 @@ def approve_erasure(request_id: str, request: Request, response: Response, calle
     or its job has not ended.
     """
     job_id = erasures.submit_approved(store_of(request), request_id, by=caller.user_id)
-    return _filed(_erasure_job(request, job_id, wait), response)
+    return filed(_erasure_job(request, job_id, wait), response)
 
 
 @router.post("/erasure/requests/{request_id}/refuse", status_code=204)
@@ -293,42 +270,11 @@ def show_erasure(job_id: str, request: Request, caller: Admin, wait: Wait = 0) -
     return _erasure_job(request, job_id, wait)
 
 
-def _look(request: Request, job_id: str, kind: str, wait: int) -> queue.TaskStatus:
-    settings = store_of(request).settings
-    if not wait or not WAITING.acquire(blocking=False):
-        return queue.task_status(job_id, kind, settings)
-    try:
-        return queue.task_status(job_id, kind, settings, wait_s=wait)
-    finally:
-        WAITING.release()
-
-
 def _build_job(request: Request, job_id: str, wait: int) -> BuildJobOut:
-    seen = _look(request, job_id, "BUILD", wait)
-    return BuildJobOut.model_validate(_job_fields(seen, "data/build") | {"result": seen.result})
+    seen = look(request, job_id, "BUILD", wait)
+    return BuildJobOut.model_validate(job_fields(seen, "data/build") | {"result": seen.result})
 
 
 def _erasure_job(request: Request, job_id: str, wait: int) -> ErasureJobOut:
-    seen = _look(request, job_id, "ERASE", wait)
-    return ErasureJobOut.model_validate(_job_fields(seen, "erasure") | {"result": seen.result})
-
-
-def _job_fields(seen: queue.TaskStatus, path: str) -> dict[str, Any]:
-    status, detail = seen.status, seen.status.detail
-    progress = 100.0 if status.state == "succeeded" else detail.phase_progress
-    address = f"/api/v1/{path}/{status.job_id}"
-    return {"job_id": status.job_id, "state": status.state, "address": address, "progress": progress, "message": detail.message}
-
-
-def _filed(job: J, response: Response) -> J:
-    """202 while the job is under way, 200 once it has ended, even in a failure: `state` tells."""
-    response.status_code = 200 if job.state in FINAL else 202
-    response.headers["Location"] = job.address
-    return job
-
-
-def _place(request: Request, caller: Caller) -> AbstractContextManager[None]:
-    """Queue the build inside; 429 when too many are waiting. An erasure is a duty: it is neither counted nor refused."""
-    settings = store_of(request).settings
-    waiting = lambda: (row.submitter for row in queue.rows(settings) if row.is_waiting and row.stage == "BUILD")  # noqa: E731
-    return queue_place(caller.user_id, waiting, each=settings.jobs.max_waiting_per_user, in_all=settings.jobs.max_waiting)
+    seen = look(request, job_id, "ERASE", wait)
+    return ErasureJobOut.model_validate(job_fields(seen, "erasure") | {"result": seen.result})

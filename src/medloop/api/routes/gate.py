@@ -1,19 +1,23 @@
-"""`/api/v1/gate`: the verdicts of the gate, and what people add to them. `medloop gate` decides; nothing here runs a model.
+"""`/api/v1/gate`: verdicts of the gate, and what people add to them. A run of the gate is a job; a worker asks the models.
 
 Who may sign, waive and approve is checked in store/records/gates.py, in the transaction of the change.
 """
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.api.deps import check_rate, store_of
 from medloop.api.policy import Caller, allow
 from medloop.api.routes.feedback import REFUSED
+from medloop.api.task_jobs import FILED, FULL, JobOut, Wait, filed, job_fields, look, place_of
 from medloop.contracts import GateResult
 from medloop.contracts.base import Timestamp
+from medloop.contracts.gate import GateOutcome
+from medloop.evaluate.gate.config import GateConfig
+from medloop.jobs.submit import submit_gate
 from medloop.store.db import Store
 from medloop.store.records import gates
 from medloop.store.records.gates import MAX_TEXT, SIGNERS, WAIVER_APPROVERS, WAIVER_AUTHORS
@@ -22,10 +26,13 @@ router = APIRouter(prefix="/api/v1/gate", tags=["gate"])
 
 Json = dict[str, Any]
 READERS = ("clinician", "engineer", "auditor", "admin")
+RUNNERS = ("engineer", "admin")
 GateReader = Annotated[Caller, Depends(allow(*READERS, scope="gate"))]
 GateSigner = Annotated[Caller, Depends(allow(*SIGNERS, scope="gate"))]
 WaiverAuthor = Annotated[Caller, Depends(allow(*WAIVER_AUTHORS, scope="gate"))]
+GateRunner = Annotated[Caller, Depends(allow(*RUNNERS, scope="gate"))]
 WaiverApprover = Annotated[Caller, Depends(allow(*WAIVER_APPROVERS, scope="gate"))]
+ModelName = Annotated[str, Field(min_length=1, max_length=300, description="BASE or BASE+ADAPTER, in the workspace.")]
 GateId = Annotated[str, InPath(min_length=6, max_length=80)]
 ERRORS: dict[int | str, Json] = {code: REFUSED[code] for code in (401, 403, 422, 429, 503)}
 
@@ -43,6 +50,56 @@ class WaiverBody(BaseModel):
     check: str = Field(min_length=1, max_length=300, description="The name of a check that did not pass.")
     reason: str = Field(min_length=1, max_length=MAX_TEXT)
     expires: Timestamp
+
+
+class GateRunBody(BaseModel):
+    """Which model to decide about. Without a baseline: the champion, else the base of the model."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"model": "embedded:tiny+sft"}]})
+
+    model: ModelName
+    baseline: ModelName | None = None
+    settings: GateConfig = Field(default_factory=GateConfig, description="As in configs/gate.yaml; the verdict lists changes.")
+
+
+class GateVerdictOut(BaseModel):
+    """The verdict that was stored; `refusal` says why the model may not be promoted now."""
+
+    gate: str
+    artifact: str
+    label: str
+    baseline: str
+    outcome: GateOutcome
+    checks: dict[GateOutcome, int] = Field(examples=[{"pass": 41, "fail": 1}])
+    needs_sign_offs: int
+    refusal: str | None
+    report: str
+
+
+class GateJobOut(JobOut):
+    """`result` is set when the state is `succeeded`: the run ended; its `outcome` says whether the model passed."""
+
+    result: GateVerdictOut | None = None
+
+
+@router.post("/runs", status_code=202, responses=ERRORS | FILED | FULL)
+def start_run(body: GateRunBody, request: Request, response: Response, caller: GateRunner, wait: Wait = 0) -> GateJobOut:
+    """Examine a model of this workspace against its baseline, and store the verdict. The same as 'medloop gate --model'."""
+    check_rate(request, caller)
+    with place_of(request, caller, "GATE"):
+        job_id = submit_gate(body.model, body.baseline, body.settings, store_of(request).settings, actor=caller.user_id)
+    return filed(_run(request, job_id, wait), response)
+
+
+@router.get("/runs/{job_id}", responses=ERRORS)
+def show_run(job_id: str, request: Request, caller: GateReader, wait: Wait = 0) -> GateJobOut:
+    """The state of a run, and its verdict once it has one."""
+    return _run(request, job_id, wait)
+
+
+def _run(request: Request, job_id: str, wait: int) -> GateJobOut:
+    seen = look(request, job_id, "GATE", wait)
+    return GateJobOut.model_validate(job_fields(seen, "gate/runs") | {"result": seen.result})
 
 
 @router.get("", responses=ERRORS)

@@ -7,11 +7,17 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from medloop.api.deps import check_rate, store_of
+from medloop.api.limits import QueueFullError
 from medloop.api.policy import Caller, NotFoundError
-from medloop.api.routes.gate import GateReader
+from medloop.api.routes.gate import RUNNERS, GateReader, GateRunner
+from medloop.api.task_jobs import place_of
 from medloop.contracts import utc_now
 from medloop.contracts.gate import GateCheck
-from medloop.errors import InputError
+from medloop.errors import InputError, MedloopError
+from medloop.evaluate.gate.config import GateConfig
+from medloop.jobs import queue
+from medloop.jobs.submit import submit_gate
+from medloop.models.find import adapter_names
 from medloop.store.db import Store
 from medloop.store.records import gates
 from medloop.web.people import People
@@ -22,14 +28,43 @@ router = APIRouter(prefix="/web", include_in_schema=False)
 STEPS = ("sign", "refuse", "waive", "approve")
 ORDER = ("fail", "not_enough_evidence", "pass")
 SHOWN = 100  # verdicts on the list
+SHOWN_RUNS = 5
 
 
 @router.get("/gate")
-def gate_list(request: Request, caller: GateReader) -> Response:
+def gate_list(request: Request, caller: GateReader, run: Annotated[str, Query(max_length=64)] = "") -> Response:
+    note = translator_of(request)("gate_run_queued") if run else ""
+    return _show_list(request, caller, note=note)
+
+
+@router.post("/gate/runs")
+def start_run(request: Request, caller: GateRunner, form: FormFields) -> Response:
+    """Queue the gate for a model, with the default settings; the API takes others."""
+    check_rate(request, caller)
+    model, baseline = form.get("model", "").strip(), form.get("baseline", "").strip()
+    try:
+        with place_of(request, caller, "GATE"):
+            job_id = submit_gate(model, baseline or None, GateConfig(), store_of(request).settings, actor=caller.user_id)
+    except QueueFullError:
+        raise
+    except MedloopError:
+        return _show_list(request, caller, 422, problem=translator_of(request)("gate_run_refused"), typed=form)
+    return redirect(f"/web/gate?run={job_id}")
+
+
+def _show_list(
+    request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", typed: dict[str, str] | None = None
+) -> Response:
     store = store_of(request)
     results = gates.list_gates(store, limit=SHOWN)
     rows = [(result, result.content_id(), len(gates.approvals(store, result))) for result in results]
-    return show(request, caller, "gates.html", rows=rows)
+    jobs = queue.page(store.settings, limit=SHOWN_RUNS, pools=("gate",)).jobs
+    runs = [(job, queue.task_status(job.job_id, "GATE", store.settings).result) for job in jobs]
+    models = sorted(f"{store.settings.model}+{name}" for name in adapter_names(store.settings))
+    return show(
+        request, caller, "gates.html", code, rows=rows, runs=runs, models=models, may_run=caller.role in RUNNERS, note=note,
+        problem=problem, typed=typed or {},
+    )  # fmt: skip
 
 
 @router.get("/gate/{gate}")
