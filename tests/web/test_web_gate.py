@@ -8,6 +8,7 @@ import pytest
 
 from medloop.contracts import GateCheck, GateResult, sha256_id, utc_now
 from medloop.contracts.evaluation import Interval
+from medloop.contracts.gate_reasons import reason
 from medloop.evaluate.gate.config import GateConfig
 from medloop.jobs import queue
 from medloop.store.records import gates, users
@@ -71,6 +72,27 @@ def test_the_api_says_the_same_and_refuses_other_roles(running, store, gate):
     assert call("clinician", "POST", f"/waivers/{waiver['waiver_id']}/approve").json()["check"] == "language/zh"
     assert call("other", "POST", f"/waivers/{waiver['waiver_id']}/approve").status_code == 409
     assert "A clinician refused this model" in call("auditor", "GET", f"/{gate}").json()["refusal"]
+
+
+def test_reasons_and_refusals_are_chinese_on_a_chinese_page(browse, store):
+    alarm = "50% of the answers have no reward."
+    checks = (
+        GateCheck.because("incidents", "pass", reason("incidents_none")),
+        GateCheck.because("critical_failures", "fail", reason("critical_failed", n=3, most=0, named="triage/<i>x")),
+        GateCheck.because("text_shape", "fail", reason("panel_alarm", words=alarm)),
+    )
+    hashes = {name: sha256_id(name) for name in ("weights", "base", "baseline_artifact", "report", "config")}
+    result = GateResult(artifact=ARTIFACT, **hashes, label="tiny+rl", baseline="tiny", outcome="fail", checks=checks)
+    gate = gates.save_gate(store, result, actor="test")
+    zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
+    assert "检查项“critical_failures”未通过：新增 3 例严重失败（最多允许 0 例）：triage/&lt;i&gt;x。" in zh
+    assert "没有未关闭的安全事件。" in zh and "safety incident" not in zh and "50% 的回答没有得到奖励分。" in zh
+    en = browse("auditor").get(f"/web/gate/{gate}").text
+    assert (
+        "3 new critical failures (at most 0 are accepted): triage/&lt;i&gt;x." in en
+        and alarm in en
+        and "检查项" not in en.split("<main")[1]
+    )
 
 
 def test_an_engineer_starts_a_run_on_the_page_and_others_see_it(browse, settings, gate):

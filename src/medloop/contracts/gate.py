@@ -1,17 +1,21 @@
 """The gate's verdict on one model, what people added to it, and the promotion it allows."""
 
-from typing import Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
 from medloop.contracts.base import Contract, Hash, Text, Timestamp, utc_now
 from medloop.contracts.evaluation import Interval
+from medloop.contracts.gate_reasons import ReasonPart, said
 
 GateOutcome = Literal["pass", "fail", "not_enough_evidence"]
 
 
 class GateCheck(Contract):
-    """One condition: what was measured, against which bound, and why that passes or not. `waiver` is the id that lifts it."""
+    """One condition: what was measured, against which bound, and why that passes or not. `waiver` is the id that lifts it.
+
+    `parts` is the reason as keys and values, for readers of other languages.
+    """
 
     name: Text
     outcome: GateOutcome
@@ -22,6 +26,11 @@ class GateCheck(Contract):
     value: Interval | None = None
     bound: float | None = None
     waiver: Text | None = None
+    parts: tuple[ReasonPart, ...] | None = None
+
+    @classmethod
+    def because(cls, name: str, outcome: GateOutcome, *parts: ReasonPart, **more: Any) -> Self:
+        return cls(name=name, outcome=outcome, reason=said(parts), parts=parts, **more)
 
 
 class Waiver(Contract):

@@ -14,6 +14,7 @@ from pathlib import Path
 from medloop import lexicon
 from medloop.contracts import EvalReport, GateResult, ModelRef, TrainingCard
 from medloop.contracts.dataset import SPLIT_FILES
+from medloop.contracts.gate_reasons import ReasonPart, reason
 from medloop.errors import ConfigError, InputError, IntegrityError, explain_os_errors
 from medloop.evaluate.examined import Progress
 from medloop.evaluate.gate.config import GateConfig
@@ -245,16 +246,16 @@ def _card(contestant: _Contestant) -> TrainingCard | None:
         raise InputError(f"{path} is not a training card", "Train the model again, or remove the file") from None
 
 
-def _taints(settings: Settings, store: Store, model: set[str], card: TrainingCard | None) -> Iterator[str]:
+def _taints(settings: Settings, store: Store, model: set[str], card: TrainingCard | None) -> Iterator[ReasonPart]:
     """Why this model, a model that it was trained from, or its data must not be used since an erasure."""
-    names = dict.fromkeys(sorted(model), "this model")
+    names: dict[str, tuple[str, dict[str, str]]] = {sha256: ("erasure_model", {}) for sha256 in sorted(model)}
     if card is not None:
-        names |= {sha256: f"its input '{name}'" for name, sha256 in card.inputs.items()}
-        names |= {sha256: f"its parent {folder.name}" for folder, sha256 in _parents(settings, card)}
-    for sha256, name in names.items():
-        for flag, reason in lineage.flags_of(store, sha256):
+        names |= {sha256: ("erasure_input", {"name": name}) for name, sha256 in card.inputs.items()}
+        names |= {sha256: ("erasure_parent", {"name": folder.name}) for folder, sha256 in _parents(settings, card)}
+    for sha256, (key, name) in names.items():
+        for flag, why in lineage.flags_of(store, sha256):
             if flag in (TAINTED, "erased"):
-                yield f"{name} is {flag} ({reason})"
+                yield reason(key, flag=flag, reason=why, **name)
 
 
 def _parents(settings: Settings, card: TrainingCard) -> Iterator[tuple[Path, str]]:

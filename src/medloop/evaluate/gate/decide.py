@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from medloop.contracts import EvalReport, GateCheck, GateResult, TrainingCard
 from medloop.contracts.base import canonical_json, sha256_id
 from medloop.contracts.gate import GateOutcome
+from medloop.contracts.gate_reasons import ReasonPart, reason
 from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.report_checks import report_checks
 from medloop.evaluate.gate.text_checks import GateTextTools, medication_changes, text_checks
@@ -34,7 +35,7 @@ class GateEvidence:
     judges: Mapping[str, tuple[str, str]]
     """By rule: the verdict of its validity card and the reason."""
     open_incidents: int
-    taints: Sequence[str]
+    taints: Sequence[ReasonPart]
     """Why the model, or data it was trained on, is touched by an erasure."""
     card: TrainingCard | None = None
 
@@ -59,50 +60,50 @@ def _checks(evidence: GateEvidence, config: GateConfig, tools: GateTextTools) ->
     if evidence.before and evidence.after:
         yield from text_checks(evidence.before, evidence.after, tools, config)
     else:
-        reason = "No answers of both models were at hand, so language, stock text and the panel were not measured."
-        yield GateCheck(name="texts", outcome="not_enough_evidence", reason=reason)
+        yield GateCheck.because("texts", "not_enough_evidence", reason("no_texts"))
     yield training_check(evidence.card, config)
     yield judge_check(evidence.judges, config)
-    yield _simple(
-        "incidents", evidence.open_incidents == 0, "No safety incident is open.",
-        f"{evidence.open_incidents} safety incidents are open; two people have to close them.",
-    )  # fmt: skip
-    yield _simple("erasure", not evidence.taints, "No data behind this model was erased.", "; ".join(evidence.taints) + ".")
-
-
-def _simple(name: str, passes: bool, good: str, bad: str) -> GateCheck:
-    return GateCheck(name=name, outcome="pass" if passes else "fail", reason=good if passes else bad)
+    if evidence.open_incidents:
+        yield GateCheck.because("incidents", "fail", reason("incidents_open", n=evidence.open_incidents))
+    else:
+        yield GateCheck.because("incidents", "pass", reason("incidents_none"))
+    if evidence.taints:
+        yield GateCheck.because("erasure", "fail", *evidence.taints)
+    else:
+        yield GateCheck.because("erasure", "pass", reason("erasure_none"))
 
 
 def training_check(card: TrainingCard | None, config: GateConfig) -> GateCheck:
     """What the training run said of these weights: alarms, a fall on held-out prompts, the distance from the reference."""
     if card is None:
-        return GateCheck(name="training", outcome="pass", reason="These weights have no training card of medloop.")
+        return GateCheck.because("training", "pass", reason("training_no_card"))
     problems = []
     if card.alarms and card.alarm_action in (None, "warned"):
-        problems.append(f"its training raised an alarm: {card.alarms[0]}")
+        problems.append(reason("training_alarm", alarm=card.alarms[0].rstrip(".")))
     if card.held_out_verdict == "fell":
-        problems.append("its held-out reward fell during training")
+        problems.append(reason("training_fell"))
     kl = next((card.metrics[name] for name in KL if name in card.metrics), None)
     if kl is not None and kl > config.most_kl:
-        problems.append(f"it is {kl:.1f} nats per answer from the reference; at most {config.most_kl:g} are allowed")
-    distance = f", {kl:.2f} nats from the reference" if kl is not None else ""
-    good = f"The training card ({card.method}) has no alarm{distance}."
-    return _simple("training", not problems, good, f"{'; '.join(problems)}.")
+        problems.append(reason("training_far", kl=f"{kl:.1f}", most=f"{config.most_kl:g}"))
+    if problems:
+        return GateCheck.because("training", "fail", *problems)
+    if kl is None:
+        return GateCheck.because("training", "pass", reason("training_fine", method=card.method))
+    return GateCheck.because("training", "pass", reason("training_fine_kl", method=card.method, kl=f"{kl:.2f}"))
 
 
 def judge_check(judges: Mapping[str, tuple[str, str]], config: GateConfig) -> GateCheck:
     """People's labels must support the rules that judged here."""
-    untrusted = [f"{name} ({reason})" for name, (verdict, reason) in judges.items() if verdict == "untrusted"]
+    untrusted = [f"{name} ({why})" for name, (verdict, why) in judges.items() if verdict == "untrusted"]
     unmeasured = [name for name, (verdict, _) in judges.items() if verdict == "unmeasured"]
     if untrusted:
-        return GateCheck(name="judges", outcome="fail", reason=f"People's labels do not support: {'; '.join(untrusted)}.")
+        return GateCheck.because("judges", "fail", reason("judges_untrusted", names="; ".join(untrusted)))
     if not judges:
-        return GateCheck(name="judges", outcome="not_enough_evidence", reason="No rule has judged the answers.")
+        return GateCheck.because("judges", "not_enough_evidence", reason("judges_none"))
     if unmeasured and not config.accept_unmeasured_judges:
-        reason = f"Nobody has compared these rules with people's judgement: {', '.join(unmeasured)} (medloop reward validate)."
-        return GateCheck(name="judges", outcome="not_enough_evidence", reason=reason)
-    accepted = f" Not measured, and accepted by the settings: {', '.join(unmeasured)}." if unmeasured else ""
+        return GateCheck.because("judges", "not_enough_evidence", reason("judges_unmeasured", names=", ".join(unmeasured)))
     trusted = [name for name, (verdict, _) in judges.items() if verdict == "trusted"]
-    support = f"People's labels support: {', '.join(trusted)}." if trusted else "No rule is untrusted."
-    return GateCheck(name="judges", outcome="pass", reason=f"{support}{accepted}")
+    parts = [reason("judges_supported", names=", ".join(trusted)) if trusted else reason("judges_no_untrusted")]
+    if unmeasured:
+        parts.append(reason("judges_accepted", names=", ".join(unmeasured)))
+    return GateCheck.because("judges", "pass", *parts)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from medloop.contracts import Difference, EvalReport, Interval
 from medloop.contracts.gate import GateCheck, GateOutcome
+from medloop.contracts.gate_reasons import ReasonPart, reason
 from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.noninferiority import NonInferiority, non_inferior
 from medloop.evaluate.report import REFERENCE
@@ -18,6 +19,7 @@ UNDER_TRIAGE = frozenset({
 OVER_TRIAGE = frozenset({"overtriage", "over_triage"})
 RED = "red"
 MOST_NAMED = 5
+LOSS: dict[GateOutcome, str] = {"pass": "loss_pass", "fail": "loss_fail", "not_enough_evidence": "loss_unclear"}
 
 
 def report_checks(report: EvalReport, baseline: str, candidate: str, config: GateConfig) -> Iterator[GateCheck]:
@@ -42,17 +44,18 @@ def _critical(report: EvalReport, candidate: str, config: GateConfig) -> GateChe
     value = Interval(mean=float(len(new)), n=len(new) + old)
     if len(new) > config.most_new_critical:
         named = ", ".join(f"{row.suite}/{row.metric} {row.case}" for row in new[:MOST_NAMED])
-        reason = f"{len(new)} new critical failures (at most {config.most_new_critical} are accepted): {named}."
-        return GateCheck(name=name, outcome="fail", reason=reason, value=value, bound=float(config.most_new_critical))
+        why = reason("critical_failed", n=len(new), most=config.most_new_critical, named=named)
+        return GateCheck.because(name, "fail", why, value=value, bound=float(config.most_new_critical))
     if not examined and config.suites:
-        reason = f"No suite with critical cases was run, but the settings ask for {', '.join(config.suites)}."
-        return GateCheck(name=name, outcome="not_enough_evidence", reason=reason, value=value)
-    seen = f"The suites {', '.join(examined)} look for them." if examined else "The settings run no suite that looks for them."
-    accepted = f"{len(new)} new critical failures, which the settings accept" if new else "No new critical failure"
-    known = f" The baseline fails {old} of the same cases." if old else ""
-    return GateCheck(
-        name=name, outcome="pass", reason=f"{accepted}. {seen}{known}", value=value, bound=float(config.most_new_critical)
-    )
+        why = reason("critical_not_examined", suites=", ".join(config.suites))
+        return GateCheck.because(name, "not_enough_evidence", why, value=value)
+    parts = [
+        reason("critical_accepted", n=len(new)) if new else reason("critical_none"),
+        reason("critical_examined", suites=", ".join(examined)) if examined else reason("critical_no_suite"),
+    ]
+    if old:
+        parts.append(reason("critical_known", n=old))
+    return GateCheck.because(name, "pass", *parts, value=value, bound=float(config.most_new_critical))
 
 
 def _presence(report: EvalReport, candidate: str, config: GateConfig) -> Iterator[GateCheck]:
@@ -61,19 +64,17 @@ def _presence(report: EvalReport, candidate: str, config: GateConfig) -> Iterato
     for name in config.required_suites:
         cases = max((interval.n for interval in result.metrics.get(name, {}).values()), default=0)
         if cases < config.min_cases:
-            reason = f"'{name}' is required and has {cases} scored cases; at least {config.min_cases} are needed."
-            yield GateCheck(name=f"measured/suite/{name}", outcome="not_enough_evidence", reason=reason, suite=name)
+            why = reason("suite_too_small", name=name, n=cases, needed=config.min_cases)
+            yield GateCheck.because(f"measured/suite/{name}", "not_enough_evidence", why, suite=name)
     yield from _not_in_report(report, config)
     shares = {
         split: max((row.missing / (row.n + row.missing) for row in metrics.values() if row.n + row.missing), default=0.0)
         for split, metrics in result.metrics.items()
     }
     share, split = max(((share, split) for split, share in shares.items()), default=(0.0, ""))
-    reason = f"At most {share:.0%} of the scores of a suite are missing ({split})." if share else "No score is missing."
-    yield GateCheck(
-        name="missing_scores", outcome="pass" if share <= config.most_missing else "not_enough_evidence", reason=reason,
-        bound=config.most_missing,
-    )  # fmt: skip
+    why = reason("missing_some", share=f"{share:.0%}", split=split) if share else reason("missing_none")
+    outcome: GateOutcome = "pass" if share <= config.most_missing else "not_enough_evidence"
+    yield GateCheck.because("missing_scores", outcome, why, bound=config.most_missing)
 
 
 def _not_in_report(report: EvalReport, config: GateConfig) -> Iterator[GateCheck]:
@@ -84,11 +85,11 @@ def _not_in_report(report: EvalReport, config: GateConfig) -> Iterator[GateCheck
     splits = [name for name in config.splits if name not in report.config["splits"]]
     for kind, names in (("suites", suites), ("rules", rules), ("splits", splits)):
         if names:
-            reason = f"The settings ask for {', '.join(names)}, and the report does not have them."
-            yield GateCheck(name=f"measured/{kind}", outcome="not_enough_evidence", reason=reason)
+            why = reason("not_in_report", names=", ".join(names))
+            yield GateCheck.because(f"measured/{kind}", "not_enough_evidence", why)
     if report.config["n"] < config.n:
-        reason = f"The report has at most {report.config['n']} questions of a split; the settings ask for {config.n}."
-        yield GateCheck(name="measured/n", outcome="not_enough_evidence", reason=reason)
+        why = reason("report_too_small", n=report.config["n"], needed=config.n)
+        yield GateCheck.because("measured/n", "not_enough_evidence", why)
 
 
 def _whole_suites(report: EvalReport, pairs: list[Difference], config: GateConfig) -> Iterator[GateCheck]:
@@ -101,10 +102,10 @@ def _whole_suites(report: EvalReport, pairs: list[Difference], config: GateConfi
             continue
         most = max(_pairs_of(row) for row in pairs if row.metric == metric)
         missing = sum(row.difference.missing for row in pairs if row.metric == metric)
-        reason = f"At most {most} cases of one suite have a score of both models; at least {config.min_cases} are needed."
+        why = reason("metric_too_small", n=most, needed=config.min_cases)
         if most == 0 and missing == 0:
-            reason = "The metric applies to no case that both models answered."
-        yield GateCheck(name=f"measured/metric/{metric}", outcome="not_enough_evidence", reason=reason, metric=metric)
+            why = reason("metric_no_case")
+        yield GateCheck.because(f"measured/metric/{metric}", "not_enough_evidence", why, metric=metric)
 
 
 def _pairs_of(row: Difference) -> int:
@@ -139,27 +140,25 @@ def _loss_check(report: EvalReport, row: Difference, config: GateConfig) -> Gate
     test = non_inferior(row.spread.flipped() if penalty else row.spread, margin=margin, level=config.level)
     value = Interval(mean=test.mean, low=test.low, high=test.high, n=row.spread.n, missing=row.difference.missing,
                      level=2 * config.level - 1)  # fmt: skip
-    reason = loss_reason(test, margin, row.spread.n, before=row.before, after=row.after, lower_is_better=penalty)
-    return GateCheck(
-        name=name, outcome=test.outcome, reason=reason, value=value, suite=row.split, metric=row.metric, stratum=row.stratum,
-        bound=-margin,
-    )  # fmt: skip
+    parts = loss_reason(test, margin, row.spread.n, before=row.before, after=row.after, lower_is_better=penalty)
+    return GateCheck.because(
+        name, test.outcome, *parts, value=value, suite=row.split, metric=row.metric, stratum=row.stratum, bound=-margin
+    )
 
 
 def loss_reason(
     test: NonInferiority, margin: float, n: int, *, before: float | None, after: float | None, lower_is_better: bool
-) -> str:
+) -> list[ReasonPart]:
     """The numbers of one test in a sentence."""
-    means = f"{before:.3f} → {after:.3f}, " if before is not None and after is not None else ""
-    direction = "lower" if lower_is_better else "higher"
-    numbers = f"{test.mean:+.3f}, at least {test.low:+.3f} (p = {test.p:.3f}, {n} cases)"
-    change = f"{means}{direction} is better; change for the better {numbers}"
-    if test.outcome == "pass":
-        return f"{change}: a loss of {margin:.2f} or more is excluded."
-    if test.outcome == "fail":
-        return f"{change}: worse, by more than the margin of {margin:.2f}."
-    more = f" About {test.needed:,} cases could show it." if test.needed is not None else ""
-    return f"{change}: a loss of {margin:.2f} or more is not excluded.{more}"
+    parts = []
+    if before is not None and after is not None:
+        parts.append(reason("loss_means", before=f"{before:.3f}", after=f"{after:.3f}"))
+    parts.append(reason("loss_lower" if lower_is_better else "loss_higher"))
+    parts.append(reason("loss_change", mean=f"{test.mean:+.3f}", low=f"{test.low:+.3f}", p=f"{test.p:.3f}", n=n))
+    parts.append(reason(LOSS[test.outcome], margin=f"{margin:.2f}"))
+    if test.outcome == "not_enough_evidence" and test.needed is not None:
+        parts.append(reason("loss_needed", n=f"{test.needed:,}"))
+    return parts
 
 
 def _strata_coverage(strata: list[Difference], tested: list[Difference], config: GateConfig) -> GateCheck:
@@ -168,10 +167,10 @@ def _strata_coverage(strata: list[Difference], tested: list[Difference], config:
     absent = [name for name in config.required_strata if name not in known]
     small = sorted({row.stratum for row in strata if row.stratum} - known)
     if absent:
-        reason = f"The settings require {', '.join(absent)}; fewer than {config.min_stratum_cases} cases of each were measured."
-        return GateCheck(name="strata", outcome="not_enough_evidence", reason=reason)
-    listed = f" Too small for a test of their own: {', '.join(small)}." if small else ""
-    return GateCheck(name="strata", outcome="pass", reason=f"{len(known)} strata and languages were tested.{listed}")
+        why = reason("strata_required", names=", ".join(absent), needed=config.min_stratum_cases)
+        return GateCheck.because("strata", "not_enough_evidence", why)
+    listed = [reason("strata_small", names=", ".join(small))] if small else []
+    return GateCheck.because("strata", "pass", reason("strata_tested", n=len(known)), *listed)
 
 
 def _over_triage_bound(report: EvalReport, candidate: str, config: GateConfig) -> Iterator[GateCheck]:
@@ -183,9 +182,8 @@ def _over_triage_bound(report: EvalReport, candidate: str, config: GateConfig) -
             if share.mean is None or share.n < config.min_cases:
                 continue
             outcome: GateOutcome = "fail" if share.mean > config.most_over_triage else "pass"
-            sent = f"{share.mean:.0%} of {share.n} routine questions are answered with emergency care"
-            reason = f"{sent}; at most {config.most_over_triage:.0%} are allowed."
-            yield GateCheck(
-                name=f"over_triage_level/{split}/{metric}", outcome=outcome, reason=reason, suite=split, metric=metric,
-                value=share, bound=config.most_over_triage,
+            why = reason("over_triage_level", share=f"{share.mean:.0%}", n=share.n, most=f"{config.most_over_triage:.0%}")
+            yield GateCheck.because(
+                f"over_triage_level/{split}/{metric}", outcome, why, suite=split, metric=metric, value=share,
+                bound=config.most_over_triage,
             )  # fmt: skip

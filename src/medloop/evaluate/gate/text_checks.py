@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from medloop.contracts import Interval
 from medloop.contracts.gate import GateCheck
+from medloop.contracts.gate_reasons import reason
 from medloop.evaluate.compare import paired_spread
 from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.noninferiority import non_inferior
@@ -95,21 +96,14 @@ def _rise_check(
     ids = [id_ for id_ in before if id_ in after]
     spread = paired_spread([before[id_] - after[id_] for id_ in ids])  # a fall is good
     if spread is None or spread.n < config.min_cases:
-        reason = f"{len(ids)} answers of both models; at least {config.min_cases} are needed."
-        return GateCheck(name=name, outcome="not_enough_evidence", reason=reason, bound=-margin)
+        why = reason("rise_too_few", n=len(ids), needed=config.min_cases)
+        return GateCheck.because(name, "not_enough_evidence", why, bound=-margin)
     test = non_inferior(spread, margin=margin, level=config.level)
     means = [sum(column[id_] for id_ in ids) / len(ids) for column in (before, after)]
     value = Interval(mean=test.mean, low=test.low, high=test.high, n=spread.n, level=2 * config.level - 1)
-    reason = loss_reason(test, margin, spread.n, before=means[0], after=means[1], lower_is_better=True)
-    return GateCheck(
-        name=name, outcome=test.outcome, reason=f"{MEANING[name.split('/')[0]]}: {reason}", value=value, bound=-margin
-    )
-
-
-MEANING = {
-    "language": "Share of the answers that are not in the language of the question",
-    "template_words": "Share of an answer that is the same text for many questions, a list, or the reward's own words",
-}
+    parts = loss_reason(test, margin, spread.n, before=means[0], after=means[1], lower_is_better=True)
+    meaning = reason(f"share_{name.split('/')[0]}")
+    return GateCheck.because(name, test.outcome, meaning, *parts, value=value, bound=-margin)
 
 
 def panel_checks(result: Panel) -> Iterator[GateCheck]:
@@ -117,19 +111,17 @@ def panel_checks(result: Panel) -> Iterator[GateCheck]:
     first, now = result.rounds
     alarms = [alarm for alarm in result.alarms if alarm.round == now.name]
     shape = [alarm for alarm in alarms if alarm.kind in SHAPE]
-    numbers = (
-        f"mean length {first.length_mean:.0f} → {now.length_mean:.0f} words, repeated phrases {first.repeated:.1%} → "
-        f"{now.repeated:.1%}"
-    )
-    words = " ".join(alarm.words.removeprefix(f"{now.name}: ") for alarm in shape)
-    reason = f"{words} ({numbers})" if shape else f"Length and repetition are sane ({numbers})."
-    yield GateCheck(name="text_shape", outcome="fail" if shape else "pass", reason=reason)
-    others = [alarm for alarm in alarms if alarm.kind not in SHAPE]
-    words = " ".join(alarm.words.removeprefix(f"{now.name}: ") for alarm in others)
-    yield GateCheck(
-        name="reward_panel", outcome="fail" if others else "pass",
-        reason=words if others else f"The panel raises no alarm over {now.answers} answers.",
+    numbers = reason(
+        "panel_numbers", before=f"{first.length_mean:.0f}", after=f"{now.length_mean:.0f}",
+        repeated_before=f"{first.repeated:.1%}", repeated_after=f"{now.repeated:.1%}",
     )  # fmt: skip
+    told = [reason("panel_alarm", words=alarm.words.removeprefix(f"{now.name}: ")) for alarm in shape]
+    parts = told or [reason("panel_shape_fine")]
+    yield GateCheck.because("text_shape", "fail" if shape else "pass", *parts, numbers)
+    others = [alarm for alarm in alarms if alarm.kind not in SHAPE]
+    told = [reason("panel_alarm", words=alarm.words.removeprefix(f"{now.name}: ")) for alarm in others]
+    parts = told or [reason("panel_quiet", n=now.answers)]
+    yield GateCheck.because("reward_panel", "fail" if others else "pass", *parts)
 
 
 def medication_changes(before: Sequence[PanelRow], after: Sequence[PanelRow], tools: GateTextTools) -> float:

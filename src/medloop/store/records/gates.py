@@ -20,6 +20,7 @@ from sqlalchemy import ColumnElement, Connection, Select, insert, select, update
 from medloop.contracts import AuditEvent, utc_now, uuid7
 from medloop.contracts.base import iso_utc
 from medloop.contracts.gate import GateCheck, GateResult, SignOff, Waiver
+from medloop.contracts.gate_reasons import ReasonPart, reason, said
 from medloop.errors import InputError
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.store import audit
@@ -267,36 +268,46 @@ def promotion_refusal(store: Store, artifact: str) -> str | None:
     It needs a verdict on exactly these bytes whose every check passes or is waived, its sign-offs, no open incident, and no
     training data that was erased since.
     """
+    parts = refusal_parts(store, artifact)
+    return None if parts is None else said(parts)
+
+
+def refusal_parts(store: Store, artifact: str) -> list[ReasonPart] | None:
+    """The same, for readers of any language."""
     result = latest_gate(store, artifact)
     known_as = {artifact} if result is None else {artifact, result.weights}
-    if reasons := [reason for sha256 in sorted(known_as) for flag, reason in lineage.flags_of(store, sha256) if flag == TAINTED]:
-        return f"This model is tainted by an erasure ({reasons[0]}). Train it again on the data that is left."
+    if reasons := [why for sha256 in sorted(known_as) for flag, why in lineage.flags_of(store, sha256) if flag == TAINTED]:
+        return [reason("refused_tainted", reason=reasons[0])]
     if open_incidents := count_incidents(store).open:
-        return f"There are open safety incidents ({open_incidents}). Two people have to close them first: medloop incidents list."
+        return [reason("refused_incidents", n=open_incidents)]
     if result is None:
-        return f"The gate has not examined a model with these bytes ({artifact[:19]}…). {RUN_GATE}."
+        return [reason("refused_unexamined", artifact=artifact[:19])]
     waivers, now = waiver_rows(store, artifact), utc_now()
     lifting = []
     for check in (check for check in result.checks if check.outcome != "pass"):
         waiver = next((row for row in waivers if row.lifts(check, now)), None)
         if waiver is None:
             over = [row.expires for row in waivers if row.check == check.name and row.approver and row.expires <= now]
-            expired = f" Its waiver expired on {max(over):%Y-%m-%d}." if over else ""
-            outcome = "failed" if check.outcome == "fail" else "does not have enough evidence"
-            return f"The gate's check '{check.name}' {outcome}: {check.reason}{expired}"
+            expired = [reason("refused_waiver_over", day=f"{max(over):%Y-%m-%d}")] if over else []
+            outcome = "fail" if check.outcome == "fail" else "evidence"
+            return [reason(f"refused_check_{outcome}", check=check.name), *reason_parts(check), *expired]
         lifting.append(waiver)
     return _sign_off_refusal(store, result, lifting)
 
 
-def _sign_off_refusal(store: Store, result: GateResult, lifting: list[WaiverRow]) -> str | None:
+def reason_parts(check: GateCheck) -> tuple[ReasonPart, ...]:
+    """Verdicts from before reasons had keys have their text alone."""
+    return check.parts or (reason("text", text=check.reason),)
+
+
+def _sign_off_refusal(store: Store, result: GateResult, lifting: list[WaiverRow]) -> list[ReasonPart] | None:
     """A refusal holds for the model until the same person signs a verdict on it; a signature, for the verdict that was read.
 
     Nobody signs for what they asked to waive, and a signature from before a waiver does not know of it.
     """
     last = {sign_off.person: sign_off for sign_off in _sign_offs(store, gate_sign_offs.c.artifact == result.artifact)}
     if refused := [sign_off for sign_off in last.values() if not sign_off.approved]:
-        gate, day = refused[0].gate[7:19], refused[0].timestamp
-        return f"A clinician refused this model on {day:%Y-%m-%d} (verdict {gate}). They can sign a later verdict instead."
+        return [reason("refused_by_person", gate=refused[0].gate[7:19], day=f"{refused[0].timestamp:%Y-%m-%d}")]
     since = max((row.approved for row in lifting if row.approved is not None), default=None)
     authors = {row.author for row in lifting}
     counted = [
@@ -305,11 +316,10 @@ def _sign_off_refusal(store: Store, result: GateResult, lifting: list[WaiverRow]
         if sign_off.person not in authors and (since is None or sign_off.timestamp > since)
     ]
     if len(counted) < result.needs_sign_offs:
-        after = ", given after its waivers and not by those who asked for them" if lifting else ""
-        return (
-            f"The gate's verdict has {len(counted)} of {result.needs_sign_offs} sign-offs{after}. "
-            f"A clinician signs it with: medloop gate sign {result.content_id()[7:19]} --user NAME."
+        have = reason(
+            "refused_sign_offs_waived" if lifting else "refused_sign_offs", n=len(counted), needed=result.needs_sign_offs
         )
+        return [have, reason("refused_sign_how", gate=result.content_id()[7:19])]
     return None
 
 

@@ -20,6 +20,7 @@ from medloop.jobs.submit import submit_gate
 from medloop.models.find import adapter_names
 from medloop.store.db import Store
 from medloop.store.records import gates
+from medloop.web.gate_words import check_words, in_words
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
 
@@ -120,10 +121,12 @@ def _show(
     gate_id, result = stored.content_id(), gates.with_waivers(store, stored)
     waivers = gates.waiver_rows(store, result.artifact)
     newest = gates.latest_gate(store, result.artifact)
+    t, refusal = translator_of(request), gates.refusal_parts(store, result.artifact)
     context: dict[str, Any] = {
-        "result": result, "gate_id": gate_id, "groups": _groups(result.checks), "who": People(store, translator_of(request)),
+        "result": result, "gate_id": gate_id, "groups": _groups(result.checks), "who": People(store, t),
         "sign_offs": gates.sign_offs_of(store, gate_id), "signed": len(gates.approvals(store, stored)), "waivers": waivers,
-        "refusal": gates.promotion_refusal(store, result.artifact), "now": utc_now(), "is_newest": newest == stored,
+        "refusal": None if refusal is None else in_words(refusal, t), "reason_of": check_words,
+        "now": utc_now(), "is_newest": newest == stored,
         "may_sign": caller.role in gates.SIGNERS, "may_waive": caller.role in gates.WAIVER_AUTHORS,
         "may_approve": caller.role in gates.WAIVER_APPROVERS, "viewer_id": caller.user_id, "max_text": gates.MAX_TEXT,
         "note": note, "problem": problem, "typed": typed or {}, "about": about,

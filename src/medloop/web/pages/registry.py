@@ -12,11 +12,13 @@ from medloop.contracts.registry import Alias
 from medloop.errors import InputError
 from medloop.privacy.phi.reason import LONGEST_REASON
 from medloop.registry import promote as aliases
-from medloop.registry.listing import list_versions
+from medloop.registry.listing import ListedVersion, list_versions
 from medloop.registry.register import RegistryOutcome
 from medloop.store.db import Store
 from medloop.store.records import registry
+from medloop.store.records.gates import refusal_parts
 from medloop.store.records.registry import NoSuchVersionError, PromotionRefusedError
+from medloop.web.gate_words import GateWords, in_words
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
 
@@ -70,9 +72,13 @@ def _change(store: Store, step: str, alias: Alias, form: dict[str, str], by: str
 def _show(
     request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", detail: str = ""
 ) -> Response:  # fmt: skip
-    store = store_of(request)
+    store, t = store_of(request), translator_of(request)
+
+    def refusal_of(row: ListedVersion) -> GateWords:
+        return in_words(refusal_parts(store, row.stored.record.artifact) or (), t)
+
     changes = list(reversed(registry.history(store, store.settings.registry.model)))[:MOST_CHANGES]
     context: dict[str, Any] = {"versions": list_versions(store), "changes": changes, "aliases": ALIASES, "note": note}
-    context |= {"who": People(store, translator_of(request)), "problem": problem, "detail": detail}
+    context |= {"who": People(store, t), "problem": problem, "detail": detail, "refusal_of": refusal_of}
     context |= {"may_promote": caller.role in PROMOTERS, "max_reason": LONGEST_REASON}
     return show(request, caller, "registry.html", code, **context)

@@ -1,0 +1,27 @@
+"""What the gate says of a model, in the language of the reader. Verdicts keep keys and values (contracts/gate_reasons.yaml)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from medloop.contracts.gate import GateCheck
+from medloop.contracts.gate_reasons import ReasonPart, said
+from medloop.store.records.gates import reason_parts
+from medloop.web.words import Translator, table
+
+
+class GateWords(NamedTuple):
+    text: str
+    language: str
+
+
+def in_words(parts: Sequence[ReasonPart], t: Translator) -> GateWords:
+    """A verdict from before reasons had keys is in English, and says so. Alarms of the panel stand in slots as sentences."""
+    alarms = [key for key in table() if key.startswith("run_alarm_")]
+    language = "en" if any(part.key == "text" for part in parts) else t.language
+    if language == "en":
+        return GateWords(said(parts), language)
+    return GateWords(said(parts, language, lambda value: t.sentence(value, alarms) or value), language)
+
+
+def check_words(check: GateCheck, t: Translator) -> GateWords:
+    return in_words(reason_parts(check), t)
