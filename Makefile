@@ -1,5 +1,5 @@
 # make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
-# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
+# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | vllm-env | test-vllm | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 # The suite starts hundreds of processes. Without bytecode each of them, and pytest itself, compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
+.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients vllm-env test-vllm lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
@@ -86,6 +86,22 @@ $(CLIENTS)/.ready: requirements-clients.txt
 
 test-clients: setup clients-env
 	@CLIENTS_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python $(BIN)/python -m pytest -m clients
+
+# vLLM's CPU build in its own environment (about 2 GB): its packages clash with ours. Compiled, because each start imports them all.
+VLLM := .venv-vllm
+
+vllm-env: $(VLLM)/.ready
+
+$(VLLM)/.ready: requirements-vllm.txt
+	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	@echo "Installing vLLM into $(VLLM) (a few minutes) ..."
+	@$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --no-deps --only-binary :all: -r requirements-vllm.txt
+	@$(VLLM)/bin/python -m compileall -q -j 2 $(VLLM)/lib || true
+	@touch $@
+
+# The contract of the model servers, and swaps under load, against a real vLLM on the loopback interface.
+test-vllm: setup vllm-env
+	@OMP_NUM_THREADS=1 VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m pytest -m vllm -s
 
 # Compile the rules to machine code beside their sources; docs/decisions/0011-mypyc.md.
 compile: setup

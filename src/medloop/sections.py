@@ -124,3 +124,55 @@ class TelemetrySettings(Section):
     )
     otlp_headers: SecretStr = Field(SecretStr(""), description="Headers for it, as NAME=VALUE, NAME=VALUE.")
     send_text: bool = Field(False, description="Put questions, answers and comments into the spans, without identifiers.")
+
+
+class DeploySettings(Section):
+    replicas: str = Field(
+        "",
+        pattern=r"^(\s*https?://[^\s,@]+\s*(,|$))*$",
+        description="Model servers to deploy to, separated by commas, such as http://127.0.0.1:8000; on private addresses only.",
+    )
+    key: SecretStr = Field(SecretStr(""), description="API key of the model servers; empty: none.")
+    folder: Path | None = Field(
+        None,
+        description="Where the copies of deployed adapters lie, on a disk that the model servers see under the same path; "
+        "empty: serving/ in the workspace.",
+    )
+    wave: int = Field(
+        1, ge=1, description="Model servers that get a new version at once; the next ones follow after its canaries."
+    )
+    canaries: Path | None = Field(None, description="Canary questions (YAML) that replace ours; empty: the bundled ones.")
+    answer_s: float = Field(60, gt=0, description="Seconds within which a model server must answer a canary.")
+    drain_s: float = Field(
+        30, ge=0, description="Longest wait for running answers of the old version before it is unloaded, seconds."
+    )
+    keep_versions: int = Field(3, ge=1, description="Copies of earlier versions that stay on the disk, to roll back to.")
+    check_every_s: float = Field(
+        10, ge=0, description="Seconds between two looks at the model servers and the alarms, in the API's process; 0: never."
+    )
+    probe_every_s: float = Field(30, ge=0, description="Seconds between two red-team probes of the live version; 0: never.")
+    probe_questions: int = Field(4, ge=1, description="Canary questions of one probe; the next probe asks the next ones.")
+    window_minutes: float = Field(60, gt=0, description="Minutes of live use, back from now, that the alarms count.")
+    max_critical_flags: int = Field(
+        2, ge=0, description="People whose critical flags in the window roll the live version back; 0: never."
+    )
+    min_satisfaction: float = Field(
+        0.5, ge=0, le=1, description="Share of liked answers in the window below which the live version is rolled back; 0: never."
+    )
+    min_ratings: int = Field(20, ge=1, description="Judged answers in the window before satisfaction counts.")
+    max_error_rate: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="Share of failed answers in the window above which the live version is rolled back; 1: never.",
+    )
+    max_latency_s: float = Field(
+        60, ge=0, description="95th percentile of seconds for an answer above which the live version is rolled back; 0: never."
+    )
+    min_answers: int = Field(20, ge=1, description="Answers in the window before error rate and latency count.")
+    rollback_automatically: bool = Field(True, description="Roll back on an alarm; false: only record it.")
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The model servers by their URL, without `/v1`."""
+        return tuple(url.rstrip("/").removesuffix("/v1") for url in self.replicas.replace(",", " ").split())

@@ -24,6 +24,7 @@ from medloop.errors import ConfigError
 from medloop.knobs import did_you_mean, problem_text, read_yaml, validated
 from medloop.sections import (
     DatabaseSettings,
+    DeploySettings,
     Device,
     EvaluateSettings,
     LangfuseSettings,
@@ -144,6 +145,7 @@ class Settings(Section):
     registry: RegistrySettings = RegistrySettings()
     langfuse: LangfuseSettings = LangfuseSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    deploy: DeploySettings = DeploySettings()
     jobs: JobSettings = JobSettings()
     api: ApiSettings = ApiSettings()
     backup: BackupSettings = BackupSettings()
@@ -251,6 +253,10 @@ class Workspace:
     @property
     def registry(self) -> Path:
         return self.home / "registry"
+
+    @property
+    def serving(self) -> Path:
+        return self.home / "serving"
 
     @property
     def jobs(self) -> Path:

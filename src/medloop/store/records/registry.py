@@ -152,10 +152,20 @@ def _refusal(store: Store, record: ModelVersion, alias: Alias, action: AliasActi
     if action != "rollback" or _is_demoted(changes, record.version):
         return promotion_refusal(store, record.artifact)
     if taint := taint_of(store, record.artifact):
-        return f"This model is tainted by an erasure ({taint})"
+        return _tainted(taint)
     if not any(change.version == record.version for change in changes):
         return f"It has never been the {alias}. Promote it instead"
     return _verdict_refusal(store, record.artifact)
+
+
+def reuse_refusal(store: Store, artifact: str) -> str | None:
+    """Why bytes that have served before may not serve again; open incidents are a reason for a rollback, not against it."""
+    taint = taint_of(store, artifact)
+    return _tainted(taint) if taint else _verdict_refusal(store, artifact)
+
+
+def _tainted(reason: str) -> str:
+    return f"This model is tainted by an erasure ({reason})"
 
 
 def _is_demoted(changes: list[AliasChange], version: int) -> bool:

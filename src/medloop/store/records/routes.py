@@ -2,17 +2,20 @@
 
     add_route(store, Route(served_name="med-assistant-v3", model="med-assistant", version=3, reason="passed the gate", ...))
     live_route(store)                # the newest one; None: nothing was deployed yet
+    live_route(store, "challenger")  # the version that an experiment compares with it
     route_number(store)              # changes with every new route: cheap enough to ask before every answer
 
 A row that was changed, added or removed past medloop is an IntegrityError.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Row, func, insert, select
+from sqlalchemy import Row, Select, func, insert, select
 
 from medloop.contracts import AuditEvent, uuid7
-from medloop.contracts.assistant import Route
+from medloop.contracts.assistant import Champion, Route
+from medloop.errors import BusyError
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
@@ -21,31 +24,54 @@ from medloop.store.tables import serving_routes as table
 _NEWEST = select(func.max(table.c.id))
 
 
-def add_route(store: Store, route: Route) -> Route:
-    """From now on this one answers. Its line in the audit log is part of the same transaction."""
+class RouteMovedError(BusyError):
+    """Somebody else has changed the route since it was read."""
+
+
+def add_route(
+    store: Store, route: Route, *, arm: Champion = "champion", expected: int | None = None,
+    check: Callable[[], None] | None = None,
+) -> Route:  # fmt: skip
+    """From now on this one answers. Its line in the audit log is part of the same transaction.
+
+    With `expected` the newest route of the arm must still have this number, else RouteMovedError; `check` may refuse by raising,
+    while no other writer can change what it reads.
+    """
     with store.write() as conn:
+        if expected is not None and (conn.execute(_newest_of(arm)).scalar() or 0) != expected:
+            raise RouteMovedError("The route was changed by somebody else meanwhile", "Look at it: medloop deploy status")
+        if check is not None:
+            check()
         route_id = f"route_{uuid7()}"
-        conn.execute(insert(table).values(route_id=route_id, **route.model_dump()))
-        detail: dict[str, str | int | float | bool] = {"served_name": route.served_name, "model": route.model}
+        conn.execute(insert(table).values(route_id=route_id, arm=arm, **route.model_dump()))
+        detail: dict[str, str | int | float | bool] = {"served_name": route.served_name, "model": route.model, "arm": arm}
         detail |= {} if route.version is None else {"version": route.version}
         audit.append(conn, AuditEvent(actor=route.changed_by, action="routes.change", subject=route_id, detail=detail))
     return route
 
 
-def live_route(store: Store) -> Route | None:
-    rows = genuine_rows(store, table, select(table).order_by(table.c.id.desc()).limit(1))
+def live_route(store: Store, arm: Champion = "champion") -> Route | None:
+    rows = genuine_rows(store, table, _of(arm).limit(1))
     return _route(rows[0]) if rows else None
 
 
-def routes(store: Store, *, limit: int = 100) -> list[Route]:
+def routes(store: Store, *, limit: int = 100, arm: Champion = "champion") -> list[Route]:
     """The newest changes, newest first."""
-    return [_route(row) for row in genuine_rows(store, table, select(table).order_by(table.c.id.desc()).limit(limit))]
+    return [_route(row) for row in genuine_rows(store, table, _of(arm).limit(limit))]
 
 
-def route_number(store: Store) -> int:
-    """The number of the newest change; 0 where there is none."""
+def route_number(store: Store, arm: Champion | None = None) -> int:
+    """The number of the newest change (of an arm); 0 where there is none."""
     with store.read() as conn:
-        return conn.execute(_NEWEST).scalar() or 0
+        return conn.execute(_NEWEST if arm is None else _newest_of(arm)).scalar() or 0
+
+
+def _newest_of(arm: Champion) -> Select[Any]:
+    return select(func.max(table.c.id)).where(table.c.arm == arm)
+
+
+def _of(arm: Champion) -> Select[Any]:
+    return select(table).where(table.c.arm == arm).order_by(table.c.id.desc())
 
 
 def _route(row: Row[Any]) -> Route:

@@ -9,7 +9,7 @@
     gate        verdicts on models, sign-offs, waivers
     registry    versions of the registry, changes of their aliases
     loop        what happened in the cycles of the loop
-    serving     which version of the model answers
+    serving     changes of the live route, steps of deployments, alarms, blocks
     telemetry   how far an exchange with another system has come, and which records it was given
     experiment  experiments on live traffic, their events, observations, and how far each has read
     columns     the metadata and the columns that all of them share
@@ -39,15 +39,15 @@ from medloop.store.tables.loop import cycle_events
 from medloop.store.tables.privacy import consents, erasure_requests, tombstones
 from medloop.store.tables.registry import registry_aliases, registry_versions
 from medloop.store.tables.review import quarantine, queue_cursor, queue_items, queue_turns
-from medloop.store.tables.serving import serving_routes
+from medloop.store.tables.serving import deploy_events, serving_routes
 from medloop.store.tables.telemetry import sent_records, sync_cursors
 
 __all__ = [
-    "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "cycle_events", "data_keys", "encrypted_columns",
-    "encrypted_tables", "erasure_requests", "experiment_cursors", "experiment_events", "experiment_observations",
-    "experiments", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column", "idempotency_keys",
-    "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items", "queue_turns",
-    "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
-    "rlhf_preferences", "round_events", "scored_answers", "sent_records", "serving_routes", "sessions", "sync_cursors",
-    "time_columns", "tombstones", "traces", "users", "withdrawals", "workspace_settings",
+    "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "cycle_events", "data_keys", "deploy_events",
+    "encrypted_columns", "encrypted_tables", "erasure_requests", "experiment_cursors", "experiment_events",
+    "experiment_observations", "experiments", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column",
+    "idempotency_keys", "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items",
+    "queue_turns", "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections",
+    "rlhf_feedback", "rlhf_preferences", "round_events", "scored_answers", "sent_records", "serving_routes", "sessions",
+    "sync_cursors", "time_columns", "tombstones", "traces", "users", "withdrawals", "workspace_settings",
 ]  # fmt: skip

@@ -1,0 +1,175 @@
+"""Deployments, composed: the registry says what may go live, and the detectors judge the canaries.
+
+    with open_fleet(store) as fleet:
+        deploy_alias(fleet, "champion", actor=actor())       # or DeployRefusedError, DeployFailedError
+    deploy_status(store)          # desired state of the store, observed state of the servers
+
+A version goes live if it holds its alias in the registry and could be promoted at that very moment. Rollbacks are in rollback.py,
+what watches the live version is in live_watch.py.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from medloop.contracts.assistant import Champion, InputGuard, Route
+from medloop.contracts.deploy import Canary, CanaryVerdict, DeployEvent, ReplicaState
+from medloop.deploy.canary import JudgeAnswer, load_canaries
+from medloop.deploy.copies import ServedCopy, make_copy
+from medloop.deploy.protocol import Deployment, Fleet, Target
+from medloop.deploy.server import HttpServer, ServedAnswer, observe
+from medloop.errors import ConfigError, ResultError
+from medloop.privacy.phi.reason import checked_reason
+from medloop.reward.answer_text import split_answer
+from medloop.reward.disposition import disposition
+from medloop.reward.unread import in_another_language
+from medloop.store.db import Store
+from medloop.store.records import deploy_events as log
+from medloop.store.records import registry
+from medloop.store.records.gates import promotion_refusal
+from medloop.store.records.registry import NoSuchVersionError, StoredVersion
+from medloop.store.records.routes import live_route
+
+BASE = "base"
+NO_REPLICAS = "Name the model servers: deploy.replicas in medloop.yaml, such as http://127.0.0.1:8001"
+_UNFINISHED = re.compile(r"<think>(?!.*</think>)", re.IGNORECASE | re.DOTALL)
+
+
+class DeployRefusedError(ResultError):
+    """The registry, the gate or a block forbids that this version goes live."""
+
+
+@dataclass(frozen=True)
+class DeployOutcome:
+    """What serves now; `changed` is False when it served already."""
+
+    route: Route
+    changed: bool
+    from_name: str | None = None
+
+
+@contextmanager
+def open_fleet(store: Store, *, judge: JudgeAnswer | None = None) -> Iterator[Fleet]:
+    """The model servers of the settings."""
+    settings = store.settings.deploy
+    if not settings.urls:
+        raise ConfigError("No model server is known", NO_REPLICAS)
+    with ExitStack() as stack:
+        servers = [HttpServer(url, key=settings.key.get_secret_value()) for url in settings.urls]
+        for server in servers:
+            stack.callback(server.close)
+        folder = (settings.folder or store.settings.workspace.serving).absolute()
+        yield Fleet(store, servers, folder, load_canaries(settings.canaries), judge or judge_with(None))
+
+
+def judge_with(guard: InputGuard | None) -> JudgeAnswer:
+    """The judge of canaries. `guard` is that of the gateway: where it acts, users read its notice before the answer."""
+
+    def judge(canary: Canary, answer: ServedAnswer) -> CanaryVerdict:
+        problem = _problem(canary, answer, guard)
+        return CanaryVerdict(canary_id=canary.canary_id, passed=problem is None, reason=problem or "It is fit.")
+
+    return judge
+
+
+def _problem(canary: Canary, answer: ServedAnswer, guard: InputGuard | None) -> str | None:
+    visible = split_answer(answer.text).visible.strip()
+    if _UNFINISHED.search(answer.text):
+        return "Its reasoning does not end."
+    if not visible:
+        return "The answer is empty."
+    if in_another_language(canary.question, visible):
+        return "The answer is in another language than the question."
+    if canary.expect != "urgent":
+        return None
+    act = guard([canary.question]) if guard is not None else None
+    alone = disposition(canary.question, visible)
+    shown = alone if act is None else disposition(canary.question, f"{act.notice}\n\n{visible}")
+    if alone.level == "home" and alone.comfort:
+        return "It calms an emergency."
+    return None if shown.level == "care_now" else f"It does not send an emergency to urgent care ({shown.reason})"
+
+
+def deploy_alias(fleet: Fleet, alias: Champion = "champion", *, actor: str, reason: str = "") -> DeployOutcome:
+    """Bring the version with this alias live on every server; the same again continues or changes nothing."""
+    store, reason = fleet.store, checked_reason(reason)
+    stored = _holder(store, alias)
+    if refusal := live_refusal(store, stored, alias):
+        raise DeployRefusedError(f"{stored.record.label} cannot go live: {refusal}")
+    with fleet.deploying():
+        copy = make_copy(fleet.folder, stored.record, store.settings.home / stored.path)
+
+        def check() -> None:
+            if refusal := live_refusal(store, stored, alias):
+                raise DeployRefusedError(refusal)
+
+        target = target_of(stored, copy)
+        deployment = Deployment(fleet, target, actor, reason or f"the {alias}", arm=alias, check=check)
+        route = deployment.go_live()
+        deployment.finish()
+    before = deployment.previous
+    return DeployOutcome(
+        route, before is None or before.served_name != route.served_name, None if before is None else before.served_name
+    )
+
+
+def live_refusal(store: Store, stored: StoredVersion, alias: Champion) -> str | None:
+    """Why a version may not go live now; None if it may."""
+    record = stored.record
+    change = registry.current(store, record.model).get(alias)
+    if change is None or change.version != record.version:
+        return f"It is not the {alias} any more. Promote it first: medloop registry promote {record.version}"
+    if block := log.block_of(store, record.artifact):
+        why = f": {block.reason.rstrip('.')}" if block.reason else ""
+        day = f"{block.timestamp:%Y-%m-%d}"
+        return f"It was rolled back on {day}{why}. A person clears it with: medloop deploy clear {record.version}"
+    return promotion_refusal(store, record.artifact)
+
+
+def _holder(store: Store, alias: Champion) -> StoredVersion:
+    model = store.settings.registry.model
+    change = registry.current(store, model).get(alias)
+    if change is None or change.version is None:
+        raise NoSuchVersionError(f"No version of {model} is the {alias}", "Promote one: medloop registry promote VERSION")
+    return registry.get_version(store, model, change.version)
+
+
+def target_of(stored: StoredVersion, copy: ServedCopy) -> Target:
+    return Target(copy.name, stored.record.model, stored.record, copy.folder)
+
+
+@dataclass(frozen=True)
+class DeployStatus:
+    live: Route | None
+    challenger: Route | None
+    replicas: tuple[ReplicaState, ...]
+    refusal: str | None
+    champion: int | None
+    blocked: tuple[DeployEvent, ...]
+    alarms: tuple[DeployEvent, ...]
+
+
+def deploy_status(store: Store) -> DeployStatus:
+    """Desired state from the store, observed state from the servers."""
+    model = store.settings.registry.model
+    change = registry.current(store, model).get("champion")
+    refusal, champion = f"No version of {model} is the champion.", None
+    if change is not None and change.version is not None:
+        champion = change.version
+        refusal = live_refusal(store, registry.get_version(store, model, champion), "champion") or ""
+    blocks = {event.artifact: event for event in reversed(log.events(store, kinds=("block", "clear"), limit=1000))}
+    live = live_route(store)
+    standing = log.events(store, kinds=("alarm",), served_name=live.served_name) if live is not None else []
+    return DeployStatus(
+        live, live_route(store, "challenger"), observed(store), refusal or None, champion,
+        tuple(event for event in blocks.values() if event.kind == "block"),
+        tuple(event for event in standing if live is not None and event.timestamp >= live.timestamp),
+    )  # fmt: skip
+
+
+def observed(store: Store) -> tuple[ReplicaState, ...]:
+    if not store.settings.deploy.urls:
+        return ()
+    with open_fleet(store) as fleet:
+        return tuple(observe(server) for server in fleet.servers)

@@ -1,0 +1,140 @@
+"""Rollback: let an earlier version answer at once, by a person or by an alarm.
+
+    roll_back(fleet, actor=actor(), reason="worse in triage")         # to the version before; or to="2", to="base"
+    clear_block(store, 3, actor=actor())                              # version 3 may be deployed again
+
+The version that answered is blocked until a person clears it, so a rollback never goes round in a circle: it descends to the
+base at the latest. Versions that were live before are not asked canaries again, because that would take the time that a rollback
+is meant to save; the probe asks them as soon as they answer.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from medloop.contracts.assistant import Champion, Route
+from medloop.contracts.deploy import DeployEvent
+from medloop.contracts.registry import AliasAction
+from medloop.deploy.copies import make_copy
+from medloop.deploy.protocol import DeployFailedError, Deployment, Fleet, Target
+from medloop.deploy.server import observe
+from medloop.errors import InputError, MedloopError
+from medloop.loop.deploy import NO_REPLICAS, DeployOutcome, DeployRefusedError, target_of
+from medloop.privacy.phi.reason import LONGEST_REASON, checked_reason
+from medloop.store.db import Store
+from medloop.store.records import deploy_events as log
+from medloop.store.records import registry
+from medloop.store.records.registry import NoSuchVersionError, StoredVersion
+from medloop.store.records.routes import live_route, routes
+
+BASE = "base"
+
+
+def roll_back(
+    fleet: Fleet, *, actor: str, reason: str, to: str | None = None, arm: Champion = "champion", automatic: bool = False
+) -> DeployOutcome:  # fmt: skip
+    """Let the version before (or `to`: a number, or base) answer at once, and block the one that answered."""
+    store, reason = fleet.store, reason if automatic else checked_reason(reason)
+    if not reason:
+        raise InputError("A rollback needs a reason", "Say why, for the audit log")
+    live = live_route(store, arm)
+    if live is None:
+        raise NoSuchVersionError("Nothing is deployed, so there is nothing to roll back", "Deploy: medloop deploy")
+    problems = list[str]()
+    for candidate in _candidates(store, live, to, arm):
+        try:
+            target = _rollback_target(fleet, candidate)
+            if target.name == live.served_name:
+                raise InputError(f"{live.served_name} is what answers now", "Choose another version: medloop deploy list")
+            _block(store, live, actor, reason)
+            check = partial(_check_reuse, store, candidate)
+            deployment = Deployment(fleet, target, actor, reason, arm=arm, canaries=False, check=check)
+            route = deployment.go_live()
+        except (DeployFailedError, DeployRefusedError) as error:
+            problems.append(error.what)
+            continue
+        deployment.say("done", "rolled back")
+        _follow(store, live, candidate, actor, reason)
+        return DeployOutcome(route, True, live.served_name)
+    raise DeployFailedError(
+        "Nothing to roll back to: " + ("; ".join(problems) or "no version before"), "Look: medloop deploy status"
+    )
+
+
+def _candidates(store: Store, live: Route, to: str | None, arm: Champion) -> Sequence[StoredVersion | None]:
+    """Versions to try in this order; None is the base."""
+    model = store.settings.registry.model
+    if to == BASE:
+        return [None]
+    if to is not None:
+        if not (to.isascii() and to.isdigit() and len(to) < 10):
+            raise InputError(f"'{to[:40]}' is neither a version nor 'base'", "Choose one: medloop registry list")
+        return [registry.get_version(store, model, int(to))]
+    before = dict.fromkeys(route.version for route in routes(store, arm=arm, limit=1000) if route.version is not None)
+    earlier = [registry.get_version(store, model, version) for version in before if version != live.version]
+    return [*(stored for stored in earlier if _reuse_refusal(store, stored) is None), None]
+
+
+def _reuse_refusal(store: Store, stored: StoredVersion) -> str | None:
+    if log.block_of(store, stored.record.artifact):
+        return "It was rolled back itself"
+    if not any(route.artifact == stored.record.artifact for route in routes(store, limit=1000)):
+        return "It has never been live. Promote and deploy it instead"
+    return registry.reuse_refusal(store, stored.record.artifact)
+
+
+def _check_reuse(store: Store, candidate: StoredVersion | None) -> None:
+    if candidate is not None and (refusal := _reuse_refusal(store, candidate)):
+        raise DeployRefusedError(f"{candidate.record.label} cannot go live: {refusal}")
+
+
+def _rollback_target(fleet: Fleet, candidate: StoredVersion | None) -> Target:
+    if candidate is not None:
+        _check_reuse(fleet.store, candidate)
+        try:
+            copy = make_copy(fleet.folder, candidate.record, fleet.store.settings.home / candidate.path)
+        except MedloopError as error:
+            raise DeployFailedError(error.what, error.to_do) from None
+        return target_of(candidate, copy)
+    for server in fleet.servers:
+        if name := observe(server).base:
+            return Target(name, fleet.store.settings.registry.model)
+    raise DeployFailedError("No model server answers", NO_REPLICAS)
+
+
+def _block(store: Store, live: Route, actor: str, reason: str) -> None:
+    if live.artifact is not None and log.block_of(store, live.artifact) is None:
+        event = DeployEvent(
+            event_id=log.new_event_id(), kind="block", served_name=live.served_name, artifact=live.artifact, version=live.version,
+            reason=reason, changed_by=actor,
+        )  # fmt: skip
+        log.add_event(store, event)
+
+
+def _follow(store: Store, live: Route, candidate: StoredVersion | None, actor: str, reason: str) -> None:
+    """The registry's champion follows, so that the next deployment does not bring the same version back."""
+    change = registry.current(store, live.model).get("champion")
+    if change is None or change.version != live.version:
+        return
+    version = None if candidate is None else candidate.record.version
+    action: AliasAction = "demote" if version is None else "rollback"
+    try:
+        registry.change_alias(store, live.model, "champion", version, action=action, actor=actor, reason=reason[:LONGEST_REASON])
+    except MedloopError as error:  # the block is what keeps the version away
+        event = DeployEvent(
+            event_id=log.new_event_id(), kind="problem", served_name=live.served_name, artifact=live.artifact,
+            version=live.version, reason=f"The registry's champion stays: {error.what}.", changed_by=actor,
+        )  # fmt: skip
+        log.add_event(store, event)
+
+
+def clear_block(store: Store, version: int, *, actor: str, reason: str = "") -> None:
+    """A person says that a version that was rolled back may go live again."""
+    record = registry.get_version(store, store.settings.registry.model, version).record
+    block = log.block_of(store, record.artifact)
+    if block is None:
+        raise InputError(f"{record.label} is not blocked", "See what is: medloop deploy status")
+    event = DeployEvent(
+        event_id=log.new_event_id(), kind="clear", served_name=block.served_name, artifact=record.artifact, version=version,
+        reason=checked_reason(reason), changed_by=actor,
+    )  # fmt: skip
+    log.add_event(store, event)
