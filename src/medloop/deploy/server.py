@@ -183,7 +183,7 @@ def check_address(url: str) -> None:
         return  # a name that nobody knows today cannot be reached either
     for address in {str(entry[4][0]).partition("%")[0] for entry in found}:
         ip = ipaddress.ip_address(address)
-        if not (ip.is_private or ip.is_loopback or ip.is_link_local) or ip.is_unspecified:
+        if not (ip.is_private or ip.is_loopback) or ip.is_link_local or ip.is_unspecified:  # a metadata service is link-local
             raise ConfigError(
                 f"deploy.replicas: {parts.hostname} is not in a private network",
                 "A model server loads adapters for anybody who can reach it: put it behind the gateway",

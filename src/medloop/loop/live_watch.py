@@ -93,5 +93,6 @@ class LiveWatch:
 
 def live_names_of(route: Route) -> list[str]:
     """What traces and feedback may call the version that answers."""
-    names = [route.served_name, *([] if route.version is None else [f"{route.model}/{route.version}"])]
+    numbered = [] if route.version is None else [f"{route.model}@{route.version}", f"{route.model}/{route.version}"]
+    names = [route.served_name, *numbered]
     return [*names, *([] if route.artifact is None else [route.artifact])]
