@@ -21,6 +21,7 @@ SHARED = {
     ],
     "incidents": [WEB / f"{place}" for place in ("pages/incidents.py", "templates/incidents.html", "templates/incident.html")],
     "gate": [WEB / "pages/gate.py", WEB / "templates/gates.html", WEB / "templates/gate.html"],
+    "knowledge": [WEB / "pages/knowledge.py", *sorted((WEB / "templates").glob("knowledge*.html"))],
     "lineage": [WEB / "lineage_view.py", *sorted((WEB / "templates").glob("lineage*.html"))],
     "error": [WEB / "error_page.py", WEB / "templates/error.html", WEB / "templates/expired.html"],
 }

@@ -17,6 +17,7 @@ from medloop.web.pages import (
     history,
     home,
     incidents,
+    knowledge,
     lineage,
     login,
     quarantine,
@@ -31,7 +32,7 @@ from medloop.web.pages import (
 
 PAGES = (
     home, login, account, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run, trust,
-    lineage, registry, audit, users, settings, guidelines, static_files,
+    lineage, registry, knowledge, audit, users, settings, guidelines, static_files,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

@@ -28,7 +28,8 @@ MENU = {
     "gate": ("clinician", "engineer", "auditor", "admin"),
     "dashboard": ("engineer", "auditor", "admin"), "run": ("engineer", "admin"),
     "trust": ("engineer", "auditor", "admin"), "registry": ("clinician", "engineer", "auditor", "admin"),
-    "lineage": ("clinician", "annotator", "engineer", "auditor", "admin"), "audit": ("auditor",), "users": ("admin",),
+    "lineage": ("clinician", "annotator", "engineer", "auditor", "admin"),
+    "knowledge": ("clinician", "annotator", "engineer", "auditor", "admin"), "audit": ("auditor",), "users": ("admin",),
     "settings": ("admin",),
 }  # fmt: skip
 FormFields = Annotated[dict[str, str], Depends(read_form)]

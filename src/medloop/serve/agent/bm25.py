@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 K1, B = 1.2, 0.6
+FEWEST = 1000
 
 
 class BM25:
@@ -34,10 +35,10 @@ class BM25:
             tf = np.array(counts[word], np.float32)
             self._postings[word] = (at, (tf * (K1 + 1) / (tf + norm[at])).astype(np.float32))
 
-    def idf(self, word: str) -> float:
+    def idf(self, word: str, size: int | None = None) -> float:
         """A word in no chunk weighs most: it says that the question may be about something else."""
         n = len(self._postings[word][0]) if word in self._postings else 0
-        return math.log(1 + (self.size - n + 0.5) / (n + 0.5))
+        return math.log(1 + ((self.size if size is None else size) - n + 0.5) / (n + 0.5))
 
     def scores(self, words: Sequence[str]) -> Floats:
         total = np.zeros(self.size, np.float32)
@@ -47,7 +48,8 @@ class BM25:
         return total
 
     def coverage(self, words: Sequence[str]) -> Floats:
-        weights = {word: self.idf(word) for word in words}
+        """Words weigh as among FEWEST chunks at least: in a small library the words of its documents would weigh nothing."""
+        weights = {word: self.idf(word, max(self.size, FEWEST)) for word in words}
         covered = np.zeros(self.size, np.float32)
         for word, weight in weights.items():
             if (posting := self._postings.get(word)) is not None:
