@@ -23,9 +23,17 @@ QUESTIONS = ("What helps?", "My head hurts since Monday.", "头痛两天了，�
 TOKENS = 24
 
 
+def post(url: str, **more: Any) -> httpx.Response:
+    return httpx.post(url, **{"timeout": 120, **more})
+
+
+def get(url: str, **more: Any) -> httpx.Response:
+    return httpx.get(url, **{"timeout": 120, **more})
+
+
 def ask(url: str, model: str, question: str, **more: Any) -> httpx.Response:
     body = {"model": model, "messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": TOKENS, **more}
-    return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=120)
+    return post(f"{url}/v1/chat/completions", json=body)
 
 
 def text_of(response: httpx.Response) -> str:
@@ -51,12 +59,12 @@ def reference(base: Path, adapter: Path | None, question: str) -> str:
 def loaded(url: str, folder: Path) -> Iterator[str]:
     """An adapter under a new name."""
     name = f"v-{uuid.uuid4().hex[:8]}"
-    response = httpx.post(f"{url}/v1/load_lora_adapter", json={"lora_name": name, "lora_path": str(folder)}, timeout=120)
+    response = post(f"{url}/v1/load_lora_adapter", json={"lora_name": name, "lora_path": str(folder)})
     assert (response.status_code, response.text) == (200, f"Success: LoRA adapter '{name}' added successfully.")
     try:
         yield name
     finally:
-        httpx.post(f"{url}/v1/unload_lora_adapter", json={"lora_name": name}, timeout=120)
+        post(f"{url}/v1/unload_lora_adapter", json={"lora_name": name})
 
 
 def error_of(response: httpx.Response) -> dict[str, Any]:
@@ -84,27 +92,27 @@ def test_greedy_text_is_that_of_transformers_and_peft_mixed_in_one_batch(served:
 
 def test_models_list_names_root_and_parent(served: Any) -> None:
     with loaded(served.server_url, served.one) as name:
-        cards = {card["id"]: card for card in httpx.get(f"{served.server_url}/v1/models").json()["data"]}
+        cards = {card["id"]: card for card in get(f"{served.server_url}/v1/models").json()["data"]}
         assert cards[name]["root"] == str(served.one) and cards[name]["parent"] == "base"
         assert cards["base"]["parent"] is None and cards["base"]["max_model_len"] >= 64
-    assert name not in {card["id"] for card in httpx.get(f"{served.server_url}/v1/models").json()["data"]}
+    assert name not in {card["id"] for card in get(f"{served.server_url}/v1/models").json()["data"]}
 
 
 def test_adapter_doors_say_what_vllm_says(served: Any, tmp_path: Path) -> None:
     url = served.server_url
     with loaded(url, served.one) as name:
-        again = httpx.post(f"{url}/v1/load_lora_adapter", json={"lora_name": name, "lora_path": str(served.one)})
+        again = post(f"{url}/v1/load_lora_adapter", json={"lora_name": name, "lora_path": str(served.one)})
         assert again.status_code == 400 and error_of(again)["type"] == "InvalidUserInput"
         assert "has already been loaded" in error_of(again)["message"] and "load_inplace" in error_of(again)["message"]
-        missing = httpx.post(f"{url}/v1/load_lora_adapter", json={"lora_name": "x", "lora_path": str(tmp_path / "no")})
+        missing = post(f"{url}/v1/load_lora_adapter", json={"lora_name": "x", "lora_path": str(tmp_path / "no")})
         assert missing.status_code == 404 and error_of(missing)["type"] == "NotFoundError"
         before = text_of(ask(url, name, QUESTIONS[0]))
         inplace = {"lora_name": name, "lora_path": str(served.two), "load_inplace": True}
-        assert httpx.post(f"{url}/v1/load_lora_adapter", json=inplace).status_code == 200
+        assert post(f"{url}/v1/load_lora_adapter", json=inplace).status_code == 200
         assert text_of(ask(url, name, QUESTIONS[0])) == reference(served.base, served.two, QUESTIONS[0]) != before
-        gone = httpx.post(f"{url}/v1/unload_lora_adapter", json={"lora_name": name})
+        gone = post(f"{url}/v1/unload_lora_adapter", json={"lora_name": name})
         assert (gone.status_code, gone.text) == (200, f"Success: LoRA adapter '{name}' removed successfully.")
-    unknown = httpx.post(f"{url}/v1/unload_lora_adapter", json={"lora_name": name})
+    unknown = post(f"{url}/v1/unload_lora_adapter", json={"lora_name": name})
     assert unknown.status_code == 404 and error_of(unknown)["type"] == "NotFoundError"
     asked = ask(url, name, QUESTIONS[0])
     assert asked.status_code == 404 and error_of(asked)["type"] == "NotFoundError"
@@ -171,7 +179,7 @@ def test_logprobs_are_those_of_a_plain_forward_in_both_doors(served: Any) -> Non
     )
     prompt = tokenizer("Hello there")["input_ids"]
     body = {"model": "base", "prompt": prompt, "temperature": 0, "max_tokens": 6, "logprobs": 3, "return_token_ids": True}
-    choice = httpx.post(f"{served.server_url}/v1/completions", json=body).json()["choices"][0]
+    choice = post(f"{served.server_url}/v1/completions", json=body).json()["choices"][0]
     ids = [*prompt, *choice["token_ids"]]
     with torch.no_grad():
         logprobs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
@@ -187,9 +195,9 @@ def test_logprobs_are_those_of_a_plain_forward_in_both_doors(served: Any) -> Non
 
 
 def test_health_and_version_answer(server_url: str) -> None:
-    assert httpx.get(f"{server_url}/health").status_code == 200
-    assert httpx.get(f"{server_url}/version").json()["version"]
-    assert "# TYPE" in httpx.get(f"{server_url}/metrics").text
+    assert get(f"{server_url}/health").status_code == 200
+    assert get(f"{server_url}/version").json()["version"]
+    assert "# TYPE" in get(f"{server_url}/metrics").text
 
 
 @pytest.mark.parametrize("swaps", [6, pytest.param(50, marks=pytest.mark.slow)])
@@ -222,7 +230,7 @@ def test_swaps_under_load_drop_nothing_and_mix_nothing(served: Any, swaps: int) 
     for number, name in enumerate(names):
         folder = versions[number % 2]
         body = {"lora_name": name, "lora_path": str(folder)}
-        assert httpx.post(f"{url}/v1/load_lora_adapter", json=body, timeout=120).status_code == 200
+        assert post(f"{url}/v1/load_lora_adapter", json=body).status_code == 200
         with lock:
             old, alias["name"], alias["folder"] = str(alias["name"]), name, folder
         if number == 0:
@@ -233,9 +241,9 @@ def test_swaps_under_load_drop_nothing_and_mix_nothing(served: Any, swaps: int) 
         while in_flight.get(old) or sum(counts) < done + 2:
             assert not wrong and any(thread.is_alive() for thread in threads)
             time.sleep(0.002)
-        assert httpx.post(f"{url}/v1/unload_lora_adapter", json={"lora_name": old}, timeout=120).status_code == 200
+        assert post(f"{url}/v1/unload_lora_adapter", json={"lora_name": old}).status_code == 200
     ended.set()
     for thread in threads:
         thread.join()
-    httpx.post(f"{url}/v1/unload_lora_adapter", json={"lora_name": names[-1]}, timeout=120)
+    post(f"{url}/v1/unload_lora_adapter", json={"lora_name": names[-1]})
     assert not wrong and min(counts) > 0

@@ -243,9 +243,10 @@ class Engine:
             event = row.accept(token, self._decode_for(row), self.stop_ids)
             if event is not None:
                 events.append((row, event))
-        for place in reversed(places):
+        ended = {id(row) for row, event in events if _is_last(event)}
+        for place in reversed(places) if ended else ():
             row = self._rows[place]
-            if any(owner is row and _is_last(event) for owner, event in events):
+            if id(row) in ended:
                 self._leave(place)
                 self.metrics.finished(row)
         if events:

@@ -45,6 +45,7 @@ class Generation:
         self.cancelled = False
         self.submitted, self.first_token_s = time.monotonic(), 0.0
         self._pending = Output()
+        self._at_end = not stream and not params.stop  # nobody sees the text before its end, so it is decoded once, there
         self._text: TextStream | None = None
         self._stops = StopFilter(params.stop)
 
@@ -65,10 +66,15 @@ class Generation:
         pending.tokens.append(token)
         if drawn.logprob is not None:
             pending.logprobs.append(drawn.logprob)
-        if token in self.params.stop_token_ids or (token in stop_ids and not self.params.ignore_eos):
-            reason = token if token in self.params.stop_token_ids else None
+        ended = token in self.params.stop_token_ids or (token in stop_ids and not self.params.ignore_eos)
+        if self._at_end:
+            if not ended and self.tokens < self.params.max_tokens:
+                return None
+            text = decode(pending.tokens[:-1] if ended else pending.tokens)
+            return self._finish("stop" if ended else "length", text, self._stop_reason(ended, token))
+        if ended:
             piece, _ = self._stops.add(self._text.end())
-            return self._finish("stop", piece + self._stops.end(), reason)
+            return self._finish("stop", piece + self._stops.end(), self._stop_reason(ended, token))
         piece, stopped = self._stops.add(self._text.add(token))
         if stopped:
             return self._finish("stop", piece, None)
@@ -79,6 +85,10 @@ class Generation:
         if self.stream and (pending.text or pending.logprobs):
             return self._flush()
         return None
+
+    def _stop_reason(self, ended: bool, token: int) -> int | None:
+        """As vLLM: the token, where the caller asked for it; nothing for the model's own end."""
+        return token if ended and token in self.params.stop_token_ids else None
 
     def _finish(self, reason: FinishReason, piece: str, stop_reason: str | int | None) -> Output:
         self._pending.text += piece
