@@ -1,11 +1,24 @@
 """Sections of the settings that concern models and the services beside them; `settings.py` has the others and joins them."""
 
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 Device = Literal["auto", "cpu", "cuda"]
+
+
+def _networks(text: str) -> str:
+    for part in text.replace(",", " ").split():
+        try:
+            ip_network(part, strict=False)
+        except ValueError:
+            raise ValueError("must be addresses or networks, such as 127.0.0.1, 10.0.0.0/8") from None
+    return text
+
+
+Networks = Annotated[str, AfterValidator(_networks)]
 
 
 class Section(BaseModel):
@@ -22,6 +35,36 @@ class DatabaseSettings(Section):
 
 class TeacherSettings(Section):
     key: SecretStr = Field(SecretStr(""), description="API key of the teacher; the variable DEEPSEEK_API_KEY sets it too.")
+
+
+class GatewaySettings(Section):
+    """Of the live assistant behind /v1/chat/completions and the chat page."""
+
+    backends: str = Field(
+        "",
+        description="Model servers that answer, separated by commas: URL or URL#MODEL, such as http://127.0.0.1:8001; "
+        "several are replicas of one assistant. Empty: the one that 'medloop api serve --with-model' starts.",
+    )
+    fallback: str = Field(
+        "", description="Model server that is asked when none of them answers: URL#MODEL; its answers carry its own name."
+    )
+    key: SecretStr = Field(SecretStr(""), description="API key of the model servers; empty: none.")
+    allowed_networks: Networks = Field(
+        "",
+        description="Networks beyond this machine and the private ranges where a model server may stand, such as 203.0.113.0/24.",
+    )
+    timeout_s: float = Field(60, gt=0, le=3600, description="Seconds without a word after which a model server has failed.")
+    deadline_s: float = Field(300, gt=0, le=3600, description="Seconds after which an answer is given up.")
+    at_once: int = Field(128, ge=1, le=4096, description="Answers that are written at once; what is above gets a 429.")
+    trace_share: float = Field(
+        1.0, ge=0, le=1,
+        description="Share of the answers whose trace is stored; those in which a guard acted are always stored.",
+    )  # fmt: skip
+    prompt_file: Path | None = Field(None, description="Text file with the system prompt of the assistant; empty: none.")
+    widget_origins: str = Field(
+        "",
+        description="Origins of pages that may send feedback with the widget, separated by commas, such as https://chat.example.org.",
+    )
 
 
 class RewardSettings(Section):

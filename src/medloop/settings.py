@@ -12,11 +12,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -27,7 +26,9 @@ from medloop.sections import (
     DeploySettings,
     Device,
     EvaluateSettings,
+    GatewaySettings,
     LangfuseSettings,
+    Networks,
     RagasSettings,
     RegistrySettings,
     RewardSettings,
@@ -47,15 +48,6 @@ FOREIGN_VARIABLES = {
     "langfuse.url": "LANGFUSE_BASE_URL", "langfuse.public_key": "LANGFUSE_PUBLIC_KEY",
     "langfuse.secret_key": "LANGFUSE_SECRET_KEY",
 }  # fmt: skip
-
-
-def _networks(text: str) -> str:
-    for part in text.replace(",", " ").split():
-        try:
-            ip_network(part, strict=False)
-        except ValueError:
-            raise ValueError("must be addresses or networks, such as 127.0.0.1, 10.0.0.0/8") from None
-    return text
 
 
 class FeedbackSettings(Section):
@@ -86,7 +78,7 @@ class PrivacySettings(Section):
 
 
 class ApiSettings(Section):
-    trusted_proxies: Annotated[str, AfterValidator(_networks)] = Field(
+    trusted_proxies: Networks = Field(
         "",
         description="Addresses or networks of the proxies in front of the API, separated by commas, such as "
         "127.0.0.1, 10.0.0.0/8; X-Forwarded-For is believed from them alone.",
@@ -148,6 +140,7 @@ class Settings(Section):
     deploy: DeploySettings = DeploySettings()
     jobs: JobSettings = JobSettings()
     api: ApiSettings = ApiSettings()
+    gateway: GatewaySettings = GatewaySettings()
     backup: BackupSettings = BackupSettings()
     audit: AuditSettings = AuditSettings()
 

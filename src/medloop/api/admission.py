@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi import Request
 
-from medloop.api.errors import error_response, is_page, page_of_error
+from medloop.api.errors import error_response, in_shape, is_page, page_of_error
 from medloop.api.limits import RequestSlots, send_overloaded, slots_of
 from medloop.api.policy import STRANGER, credential_of
 from medloop.api.request_filter import Receive, Scope, Send, as_page, body_rule, no_body, replay, too_large
@@ -87,7 +87,7 @@ class Admission:
                 body = await _read(receive, rule.limit)
         except TimeoutError:
             slow = error_response(408, "The body took too long to arrive, or the server needed the place", "Send it again")
-            await slow(scope, receive, send)
+            await in_shape(scope["path"], slow)(scope, receive, send)
             return
         if body is None:
             await (await as_page(scope, too_large(rule)))(scope, receive, send)

@@ -10,7 +10,7 @@ keep running, and the next start finds them.
 import gc
 import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI
@@ -24,7 +24,7 @@ from medloop.api.limits import RateLimiter, RequestLimits, RequestSlots
 from medloop.api.metrics import HttpCounts, MetricsMiddleware
 from medloop.api.policy import Caller, allow
 from medloop.api.request_filter import LOOPBACK, RequestFilter
-from medloop.api.routes import data, feedback, feedback_read, gate, incidents, lineage, quarantine, queue, registry, train
+from medloop.api.routes import chat, data, feedback, feedback_read, gate, incidents, lineage, quarantine, queue, registry, train
 from medloop.feedback.submit import phi_scan
 from medloop.feedback.submit.doubt import doubt_about
 from medloop.feedback.submit.scan_workers import ScanWorkers
@@ -32,8 +32,10 @@ from medloop.jobs.drift_watch import DriftWatch
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
 from medloop.jobs.telemetry_watch import TelemetrySender
+from medloop.loop.assistant import open_assistant
 from medloop.loop.queue_filler import QueueFiller
 from medloop.privacy.phi import allowed
+from medloop.serve.gateway.backends import BackendAddress
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records.group_commit import GroupCommitWriter
@@ -52,19 +54,21 @@ def create_app(
     supervise: bool = True,
     limits: RequestLimits = RequestLimits(),
     own_process: bool = False,
+    backends: Sequence[BackendAddress] = (),
     pages: Sequence[APIRouter] = (),
     error_page: errors.ErrorPage | None = None,
 ) -> FastAPI:
     """The API of one workspace; web/app.py adds the pages. `supervise` False leaves the jobs to 'medloop jobs work'.
 
     `own_process`: nothing else runs in this process, so its garbage collector may be tuned for a server.
+    `backends`: model servers that were started for this one, beside those of the settings.
     """
 
     allowed.use(settings.allow_file)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with ExitStack() as stack:
+        async with AsyncExitStack() as stack:
             store = stack.enter_context(open_store(settings))
             with store.read() as conn:
                 store.keys.master(conn)  # do not start without the right key, or with one that others can read
@@ -74,6 +78,7 @@ def create_app(
                 stack.enter_context(phi_scan.scanning_with(ScanWorkers(settings.allow_file)))
             app.state.writer = stack.enter_context(GroupCommitWriter(store, max_waiting=4 * limits.in_flight).running())
             stack.enter_context(QueueFiller(store, app.state.writer).running())
+            app.state.gateway = await stack.enter_async_context(open_assistant(store, app.state.writer, settings, own=backends))
             if supervise:
                 stack.enter_context(RowWatch(store).running())
                 stack.enter_context(Supervisor(settings, slots=slots).running())
@@ -94,7 +99,7 @@ def create_app(
     app.state.error_page = error_page
     app.state.dashboard_cache = {}  # web/pages/dashboard.py
     # Routes are tried in this order, so the busiest come first.
-    routes = (feedback, queue, feedback_read, incidents, train, data, quarantine, lineage, registry, gate)
+    routes = (chat, feedback, queue, feedback_read, incidents, train, data, quarantine, lineage, registry, gate)
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):
         app.include_router(router)
 

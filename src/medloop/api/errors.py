@@ -3,6 +3,7 @@
 On the web pages a failure is a page instead: `app.state.error_page` renders it (web/error_page.py).
 """
 
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,6 +21,7 @@ from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.worker import frames
 from medloop.knobs import problem_text
 from medloop.privacy.erasure.erase import ChangedSinceRequestError
+from medloop.serve.gateway.chat_request import ChatError, openai_error
 from medloop.store.records.erasure_requests import DecidedError, NoSuchRequestError, NotAllowedError
 from medloop.store.records.gates import GateDecidedError, GatePersonError, NoSuchGateError
 from medloop.store.records.incident_rows import (
@@ -70,6 +72,9 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (ModelError, 422),
 )
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "2"}}
+OPENAI = "/v1/"
+OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+OPENAI_CODES = {401: "invalid_api_key", 403: "forbidden", 404: "not_found", 413: "too_large", 429: "rate_limit_exceeded"}
 HTTP_ERRORS = {
     400: ("The request cannot be read", "Send JSON"),
     404: ("There is no such endpoint", "GET /api/openapi.json lists all endpoints"),
@@ -80,6 +85,17 @@ HTTP_ERRORS = {
 def error_response(code: int, error: str, hint: str = "", **more: Any) -> JSONResponse:
     body = {"error": error.rstrip(".") + ".", **({"hint": hint.rstrip(".") + "."} if hint else {}), **more}
     return JSONResponse(body, status_code=code, headers=HEADERS.get(code))
+
+
+def in_shape(path: str, response: JSONResponse) -> JSONResponse:
+    """The same failure as the clients of this address expect it: below /v1/ in OpenAI's shape."""
+    if not path.startswith(OPENAI):
+        return response
+    body, code = json.loads(bytes(response.body)), response.status_code
+    kind = OPENAI_TYPES.get(code, "invalid_request_error" if code < 500 else "server_error")
+    message = f"{body['error']} {body.get('hint', '')}".strip()
+    headers = {name: value for name, value in response.headers.items() if name in ("retry-after", "www-authenticate")}
+    return JSONResponse(openai_error(message, kind, code=OPENAI_CODES.get(code)), status_code=code, headers=headers)
 
 
 class BugHandler:
@@ -132,14 +148,17 @@ def install(app: FastAPI) -> None:
 
 async def _handle_medloop_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, MedloopError)
+    if isinstance(error, ChatError):
+        return JSONResponse(error.body(), status_code=error.status, headers=HEADERS.get(error.status))
     code = next((code for kind, code in CODES if isinstance(error, kind)), None)
     if code is None:  # a problem of the workspace: its sentence names files, which are for the log
         log.error("%s %s: %s", request.method, request.url.path, error)
     if is_page(request):
         return await page_of_error(request, code or 500, error)
+    path = request.url.path
     if code is None:
-        return error_response(500, "The workspace cannot be used as it is", "The server log tells its owner why")
-    response = error_response(code, error.what, error.to_do)
+        return in_shape(path, error_response(500, "The workspace cannot be used as it is", "The server log tells its owner why"))
+    response = in_shape(path, error_response(code, error.what, error.to_do))
     if isinstance(error, RateLimitError):
         response.headers["Retry-After"] = str(error.retry_after)
     return response
@@ -169,14 +188,15 @@ async def _handle_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if is_page(request):
         return await page_of_error(request, error.status_code)
-    return error_response(error.status_code, *HTTP_ERRORS.get(error.status_code, ("The request was refused", "")))
+    response = error_response(error.status_code, *HTTP_ERRORS.get(error.status_code, ("The request was refused", "")))
+    return in_shape(request.url.path, response)
 
 
 async def _handle_bug(request: Request, error: Exception) -> Response:
     log.error("%s", frames(error))
     if is_page(request):
         return await page_of_error(request, 500)
-    return error_response(500, "medloop ran into an internal error", "The server log says where")
+    return in_shape(request.url.path, error_response(500, "medloop ran into an internal error", "The server log says where"))
 
 
 def is_page(request: Request) -> bool:

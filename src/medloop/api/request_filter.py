@@ -20,7 +20,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from medloop.api.client_address import TrustedProxies
-from medloop.api.errors import error_response, is_page, page_of_error
+from medloop.api.errors import error_response, in_shape, is_page, page_of_error
 from medloop.api.policy import READ_METHODS, ForeignOriginError
 
 Scope = MutableMapping[str, Any]
@@ -50,6 +50,7 @@ BODY_RULES = (
     BodyRule("/web/", (FORM,), 512 * KiB),  # URL-encoded, a Chinese character takes nine bytes
     BodyRule("/api/v1/rlhf/import", (JSON, JSON_LINES), 8 * KiB * KiB),
     BodyRule("/api/v1/", limit=256 * KiB),
+    BodyRule("/v1/", limit=512 * KiB),
     BodyRule("/"),
 )
 API_CSP = b"default-src 'none'; frame-ancestors 'none'"
@@ -123,7 +124,7 @@ async def as_page(scope: Scope, response: JSONResponse) -> Response:
     """On the web pages a refusal is a page too. It is made without the body, which was not checked."""
     request = Request(scope, no_body())
     if response.status_code not in SHOWN_AS_PAGE or not is_page(request):
-        return response
+        return in_shape(scope["path"], response)
     error = ForeignOriginError("Pages of other origins cannot call this server") if response.status_code == 403 else None
     return await page_of_error(request, response.status_code, error)
 

@@ -14,6 +14,7 @@ from medloop.api.deps import check_rate, store_of, writer_of
 from medloop.api.json_route import JsonRoute
 from medloop.api.limits import import_cost
 from medloop.api.policy import OWN_ONLY, Caller, allow
+from medloop.api.routes.chat import gateway_of
 from medloop.feedback.submit import batch, submit
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
 from medloop.feedback.submit.sender import Sender
@@ -115,6 +116,8 @@ def sender(caller: Caller) -> Sender:
 async def _store(request: Request, body: SubmissionBody, caller: Caller, key: str | None) -> Response:
     check_rate(request, caller)
     writer = writer_of(request)
+    if not isinstance(body, TraceBody):
+        await gateway_of(request).traces.ensure(body.trace_id)  # of an answer that this server gave a moment ago
     stored = await writer.submit(submit.prepare_submission(writer.store, body, sender(caller), key=key))
     return JSONResponse(stored.answer, status_code=200 if stored.replayed else 201)
 

@@ -1,0 +1,65 @@
+"""`/v1/chat/completions` and `/v1/models`: the live assistant, for everything that speaks OpenAI's protocol.
+
+    client = OpenAI(base_url="http://127.0.0.1:8000/v1", api_key="mlk_…")
+    answer = client.chat.completions.create(model="medloop", messages=[{"role": "user", "content": "…"}])
+    answer.model_extra["medloop"]["inference_id"]               # also the header X-Medloop-Inference; feedback needs only this
+
+Keys need the scope `chat`. Errors have OpenAI's shape. The answer's trace is stored behind it (serve/gateway/trace_queue.py).
+"""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from medloop.api.deps import check_rate, store_of
+from medloop.api.policy import Caller, allow
+from medloop.privacy.consent import subject_of
+from medloop.serve.gateway.answer_plan import ChatCaller, version_of
+from medloop.serve.gateway.chat_request import parse_request
+from medloop.serve.gateway.gateway import LIVE, Gateway
+
+router = APIRouter(prefix="/v1", tags=["assistant"])
+
+Asker = Annotated[Caller, Depends(allow("clinician", "engineer", "admin", scope="chat"))]
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {"type": "object", "required": ["messages"]},
+                "example": {"model": LIVE, "messages": [{"role": "user", "content": "I have had a cough for two weeks."}]},
+            }
+        },
+    }
+}
+
+
+def gateway_of(request: Request) -> Gateway:
+    gateway: Gateway = request.app.state.gateway
+    return gateway
+
+
+@router.post("/chat/completions", openapi_extra=_BODY)
+async def chat_completions(request: Request, caller: Asker) -> Response:
+    """Ask the live assistant; `stream` sends the answer sentence by sentence."""
+    check_rate(request, caller)
+    gateway, body = gateway_of(request), parse_request(await request.body())
+    subject = None if body.user is None else subject_of(store_of(request), body.user)
+    plan = await gateway.plan(body, ChatCaller(caller.user_id, subject), request.headers.get("x-medloop-episode"))
+    if not body.streams:
+        ids, answer = await gateway.answer(plan)
+        return JSONResponse(answer, headers=ids.headers())
+    ids, events = await gateway.stream(plan)
+    return StreamingResponse(events, media_type="text/event-stream", headers=ids.headers())
+
+
+@router.get("/models")
+async def list_models(request: Request, caller: Asker) -> Response:
+    """The one model that clients ask for, and what is behind it now."""
+    gateway = gateway_of(request)
+    route = await gateway.parts.live_route()
+    created = int(route.timestamp.timestamp()) if route else 0
+    names = [LIVE, *([version_of(route)] if route else [])]
+    data = [{"id": name, "object": "model", "created": created, "owned_by": "medloop"} for name in names]
+    return JSONResponse({"object": "list", "data": data})

@@ -1,0 +1,131 @@
+"""What takes part in an answer, what is known before the model is asked, and the ids that the answer carries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from medloop.contracts import Message
+from medloop.contracts.assistant import (
+    ChooseArm,
+    FindPassages,
+    FindRules,
+    GuardAct,
+    Passage,
+    PassagesFound,
+    Route,
+    RulesFound,
+)
+from medloop.serve.gateway.chat_request import ChatRequest
+from medloop.serve.gateway.guards import NamedInputGuard, NamedOutputGuard
+
+Json = dict[str, Any]
+BuildPrompt = Callable[[Sequence[Message], RulesFound | None, PassagesFound | None], Sequence[Message]]
+
+
+@dataclass(frozen=True)
+class ChatCaller:
+    """Who asks: their user id, and the keyed hash of the person it is about (OpenAI's `user`), if they say."""
+
+    user_id: str
+    subject: str | None = None
+
+
+@dataclass
+class AssistantParts:
+    """Everything that takes part in an answer; loop/assistant.py puts it together."""
+
+    live_route: Callable[[], Awaitable[Route | None]]
+    refresh_route: Callable[[], Awaitable[Route | None]]
+    input_guards: Sequence[NamedInputGuard] = ()
+    output_guards: Sequence[NamedOutputGuard] = ()
+    guard_hash: str | None = None
+    system_prompt: str = ""
+    find_rules: FindRules | None = None
+    find_passages: FindPassages | None = None
+    build_prompt: BuildPrompt | None = None
+    choose_arm: ChooseArm | None = None
+    challenger_route: Callable[[], Route | None] | None = None
+    recall: Callable[[str], Sequence[Message]] | None = None
+    remember: Callable[[str, str | None, Sequence[Message]], None] | None = None
+    deadline_s: float = 300.0
+    most_at_once: int = 128
+
+
+@dataclass
+class AnswerPlan:
+    """What is known before the model is asked."""
+
+    request: ChatRequest
+    caller: ChatCaller
+    inference_id: str
+    episode_id: str
+    messages: tuple[Message, ...]
+    prompt: Sequence[Message]
+    system: str
+    route: Route | None
+    acts: tuple[GuardAct, ...] = ()
+    rules: RulesFound | None = None
+    passages: PassagesFound | None = None
+    arm: str | None = None
+    created: int = field(default_factory=lambda: int(time.time()))
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def question(self) -> str:
+        return self.messages[-1].content
+
+    @property
+    def prefix(self) -> str:
+        """What is shown before the model's words: notices first, then the first sentences of rules."""
+        texts = [act.notice for act in self.acts] + [rule.first_sentence for rule in (self.rules.rules if self.rules else ())]
+        return "".join(f"{text}\n\n" for text in dict.fromkeys(texts) if text)
+
+    @property
+    def refusal(self) -> str | None:
+        """The answer of a guard that does not let the model speak."""
+        stop = next((act for act in self.acts if act.stop), None)
+        return None if stop is None else stop.replacement
+
+
+@dataclass(frozen=True)
+class AnswerIds:
+    """What every answer carries."""
+
+    inference_id: str
+    episode_id: str
+    version: str
+    snapshot: str
+    fallback: bool = False
+
+    def headers(self) -> dict[str, str]:
+        return {
+            "X-Medloop-Inference": self.inference_id, "X-Medloop-Episode": self.episode_id,
+            "X-Medloop-Version": self.version.encode("ascii", "replace").decode(), "X-Medloop-Snapshot": self.snapshot,
+        }  # fmt: skip
+
+
+def about(plan: AnswerPlan, ids: AnswerIds, acts: Sequence[GuardAct], error: str | None) -> Json:
+    """The `medloop` object of an answer."""
+    every = (*plan.acts, *acts)
+    found: Json = {
+        "inference_id": ids.inference_id, "episode_id": ids.episode_id, "version": ids.version, "snapshot": ids.snapshot,
+        "notice": plan.prefix.strip() or None, "prefix": len(plan.prefix), "fallback": ids.fallback,
+        "guards": [{"guard": act.guard, "finding": act.finding} for act in every],
+        "citations": [_citation(number, passage) for number, passage in enumerate(_passages(plan), 1)],
+    }  # fmt: skip
+    return found | ({"error": error} if error else {})
+
+
+def _passages(plan: AnswerPlan) -> tuple[Passage, ...]:
+    return plan.passages.passages if plan.passages else ()
+
+
+def _citation(number: int, passage: Passage) -> Json:
+    return {"number": number, **passage.model_dump(exclude={"score"}, exclude_none=True)}
+
+
+def version_of(route: Route) -> str:
+    return f"{route.model}@{route.version}" if route.version is not None else route.model

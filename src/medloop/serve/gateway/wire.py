@@ -1,0 +1,181 @@
+"""One request to one model server, streamed or not; what it says is checked, failures are typed, redirects are not followed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import httpcore
+
+Json = dict[str, Any]
+FailureKind = Literal["unreachable", "timeout", "died", "server", "busy", "no_model", "refused", "unreadable"]
+MOST_BYTES = 4_000_000  # of one answer
+_TRANSPORT = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.UnsupportedProtocol, OSError)
+
+
+class BackendFailure(Exception):
+    """Why one server gave no answer. `kind` decides whether another one is asked."""
+
+    def __init__(self, kind: FailureKind, detail: str, status: int | None = None) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind, self.detail, self.status = kind, detail, status
+
+    @property
+    def is_of_request(self) -> bool:
+        """Every server would say the same."""
+        return self.kind == "refused"
+
+
+@dataclass
+class Delta:
+    """What one event of a stream adds."""
+
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    usage: Json | None = None
+
+
+@dataclass
+class WireTimeouts:
+    connect_s: float = 2.0
+    read_s: float = 60.0  # until the first byte of an answer, and between two pieces of it
+
+    def extension(self, read_s: float) -> dict[str, float]:
+        return {"connect": self.connect_s, "pool": self.connect_s, "write": 10.0, "read": read_s}
+
+
+@dataclass
+class ModelServer:
+    """The HTTP side of one server."""
+
+    url: str
+    pool: httpcore.AsyncConnectionPool
+    key: str = ""
+    timeouts: WireTimeouts = field(default_factory=WireTimeouts)
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        headers = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
+        return [*headers, (b"authorization", f"Bearer {self.key}".encode())] if self.key else headers
+
+    async def models(self, timeout_s: float = 5.0) -> tuple[str, ...]:
+        """The names it serves; BackendFailure if it does not answer."""
+        async with _failures():
+            response = await self.pool.request(
+                "GET",
+                f"{self.url}/v1/models",
+                headers=self._headers(),
+                extensions={"timeout": self.timeouts.extension(timeout_s)},
+            )
+        if response.status != 200:
+            raise _status_failure(response.status)
+        try:
+            return tuple(str(entry["id"]) for entry in json.loads(response.content)["data"])
+        except (ValueError, KeyError, TypeError):
+            raise BackendFailure("unreadable", "not a list of models") from None
+
+    async def complete(self, payload: bytes) -> Json:
+        """The whole answer."""
+        async with _failures():
+            async with self._post(payload) as response:
+                body = bytearray()
+                async for part in response.aiter_stream():
+                    body += part
+                    if len(body) > MOST_BYTES:
+                        raise BackendFailure("unreadable", "the answer is too large")
+        if response.status != 200:
+            raise _status_failure(response.status)
+        try:
+            completion: Json = json.loads(bytes(body))
+            choice = completion["choices"][0]
+            if not isinstance(choice["message"].get("content") or "", str):
+                raise TypeError
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+            raise BackendFailure("unreadable", "not a chat completion") from None
+        return completion
+
+    async def stream(self, payload: bytes) -> AsyncGenerator[Delta]:
+        """The pieces of an answer. An end without `finish_reason` is a BackendFailure, never the end of the answer."""
+        finished = False
+        async with _failures():
+            async with self._post(payload) as response:
+                if response.status != 200:
+                    async for _ in response.aiter_stream():
+                        break
+                    raise _status_failure(response.status)
+                async for event in _events(response):
+                    if event == b"[DONE]":
+                        break
+                    delta = _delta(event)
+                    finished = finished or delta.finish_reason is not None
+                    yield delta
+        if not finished:
+            raise BackendFailure("died", "the stream ended before the answer did")
+
+    def _post(self, payload: bytes) -> Any:
+        headers = [*self._headers(), (b"content-length", str(len(payload)).encode())]
+        timeout = self.timeouts.extension(self.timeouts.read_s)
+        url = f"{self.url}/v1/chat/completions"
+        return self.pool.stream("POST", url, headers=headers, content=payload, extensions={"timeout": timeout})
+
+
+class _failures:
+    """Turns the transport's errors into BackendFailure."""
+
+    async def __aenter__(self) -> None:
+        return None
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, httpcore.ConnectError | httpcore.ConnectTimeout):
+            raise BackendFailure("unreachable", type(error).__name__) from None
+        if isinstance(error, httpcore.TimeoutException):
+            raise BackendFailure("timeout", type(error).__name__) from None
+        if isinstance(error, _TRANSPORT):
+            raise BackendFailure("died", type(error).__name__) from None
+
+
+def _status_failure(status: int) -> BackendFailure:
+    if status == 404:
+        return BackendFailure("no_model", "status 404", status)
+    if status in (408, 409, 429):
+        return BackendFailure("busy", f"status {status}", status)
+    if status in (401, 403):
+        return BackendFailure("server", f"status {status}: gateway.key was not accepted", status)
+    if 400 <= status < 500:
+        return BackendFailure("refused", f"status {status}", status)
+    return BackendFailure("server", f"status {status}", status)  # also a redirect, which is not followed
+
+
+async def _events(response: Any) -> AsyncIterator[bytes]:
+    """The `data:` of each event of a stream; a line that never ends is refused."""
+    buffer, read = bytearray(), 0
+    async for part in response.aiter_stream():
+        read += len(part)
+        buffer += part
+        if read > MOST_BYTES:
+            raise BackendFailure("unreadable", "the answer is too large")
+        while (end := buffer.find(b"\n")) >= 0:
+            line = bytes(buffer[:end]).rstrip(b"\r")
+            del buffer[: end + 1]
+            if line.startswith(b"data:"):
+                yield line[5:].strip()
+
+
+def _delta(event: bytes) -> Delta:
+    try:
+        chunk = json.loads(event)
+        if chunk.get("error"):
+            raise BackendFailure("died", "the server reported an error")
+        usage = chunk.get("usage")
+        choices = chunk.get("choices") or []
+        if not choices:
+            return Delta(usage=usage if isinstance(usage, dict) else None)
+        delta = choices[0].get("delta") or {}
+        text, reasoning = delta.get("content") or "", delta.get("reasoning_content") or delta.get("reasoning") or ""
+        if not isinstance(text, str) or not isinstance(reasoning, str):
+            raise TypeError
+        return Delta(text, reasoning, choices[0].get("finish_reason"), usage if isinstance(usage, dict) else None)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        raise BackendFailure("unreadable", "not an event of a chat completion") from None

@@ -1,0 +1,165 @@
+"""A scripted model server on the loopback interface that speaks OpenAI's chat completions, and can misbehave.
+
+with ChatDouble(answer="Rest and drink. See a doctor.") as server:
+    server.faults.append("dies_midway")             # of the next chat completion; see FAULTS
+    server.url, server.requests                     # where it is, and the bodies that it got
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+# Of one completion: an error status; no answer within the client's patience; not JSON; not a completion; the connection is cut
+# before the first byte or in the middle; a stream that ends without saying so; an error inside the stream; a redirect.
+FAULTS = (
+    "error_500", "error_400", "busy", "no_model", "slow", "garbage", "not_a_completion", "dies_first", "dies_midway",
+    "ends_early", "error_event", "redirect",
+)  # fmt: skip
+
+
+class ChatDouble:
+    def __init__(
+        self, answer: str = "Rest and drink water. See a doctor if it gets worse.", models: tuple[str, ...] = ("base",)
+    ) -> None:
+        self.answer, self.models = answer, list(models)
+        self.faults: list[str] = []
+        self.requests: list[dict[str, Any]] = []
+        self.released = threading.Event()  # ends what a slow one waits for
+        self.cancelled = threading.Event()  # a client left in the middle of a stream
+        self.pause = threading.Event()  # while set, a stream waits after its first piece
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+
+    def __enter__(self) -> ChatDouble:
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """As a killed replica: nobody listens any more."""
+        self.released.set()
+        self.pause.clear()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        double = self
+
+        class ChatDoubleHandler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+            def do_GET(self) -> None:
+                self._json(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in double.models]})
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                double.requests.append(body)
+                fault = double.faults.pop(0) if double.faults else ""
+                if fault == "" and body["model"] not in double.models:
+                    fault = "no_model"
+                self._answer(body, fault)
+
+            def _answer(self, body: dict[str, Any], fault: str) -> None:
+                statuses = {"error_500": 500, "error_400": 400, "busy": 429, "no_model": 404}
+                if fault in statuses:
+                    self._json(statuses[fault], {"error": {"message": "scripted", "type": "x", "code": statuses[fault]}})
+                elif fault == "redirect":
+                    self.send_response(307)
+                    self.send_header("Location", "http://127.0.0.1:9/")
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                elif fault == "dies_first":
+                    self._cut()
+                elif fault == "garbage":
+                    self._bytes(200, b"<html>not JSON</html>")
+                elif fault == "not_a_completion":
+                    self._json(200, {"object": "list", "data": []})
+                elif body.get("stream"):
+                    self._stream(body, fault)
+                else:
+                    if fault == "slow":
+                        double.released.wait(60)
+                    message = {"role": "assistant", "content": double.answer}
+                    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+                    usage = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+                    self._json(200, {"object": "chat.completion", "model": body["model"], "choices": choices, "usage": usage})
+
+            def _stream(self, body: dict[str, Any], fault: str) -> None:
+                if fault == "slow":
+                    double.released.wait(60)
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                pieces = [double.answer[start : start + 4] for start in range(0, len(double.answer), 4)]
+                for number, piece in enumerate(pieces):
+                    if number == len(pieces) // 2:
+                        if fault == "dies_midway":
+                            self._cut()
+                            return
+                        if fault == "error_event":
+                            self._event({"error": {"message": "scripted"}})
+                            self._chunk(b"")
+                            return
+                        if fault == "ends_early":
+                            self._chunk(b"")
+                            return
+                    if not self._event({"choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]}):
+                        double.cancelled.set()
+                        return
+                    while double.pause.is_set() and not double.released.wait(0.02):
+                        if not self._event({"choices": []}):
+                            double.cancelled.set()
+                            return
+                self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+                if (body.get("stream_options") or {}).get("include_usage"):
+                    self._event({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}})
+                self._chunk(b"data: [DONE]\n\n")
+                self._chunk(b"")
+
+            def _event(self, value: dict[str, Any]) -> bool:
+                return self._chunk(b"data: " + json.dumps(value).encode() + b"\n\n")
+
+            def _chunk(self, data: bytes) -> bool:
+                try:
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+                    self.wfile.flush()
+                except OSError:
+                    self.close_connection = True
+                    return False
+                return True
+
+            def _cut(self) -> None:
+                """A reset, as from a process that was killed."""
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.close_connection = True
+                self.connection.close()
+
+            def _json(self, status: int, value: dict[str, Any]) -> None:
+                self._bytes(status, json.dumps(value).encode())
+
+            def _bytes(self, status: int, data: bytes) -> None:
+                try:
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data)
+                except OSError:
+                    self.close_connection = True
+
+        return ChatDoubleHandler
