@@ -149,7 +149,6 @@ class BackendPool:
 
     async def look_at(self, backend: Backend) -> None:
         """Whether it lives, and which models it has."""
-        backend.was_seen = True
         try:
             backend.models = await backend.server.models()
         except BackendFailure as failure:
@@ -157,6 +156,7 @@ class BackendPool:
                 backend.has_failed(failure)
         else:
             backend.succeeded()
+        backend.was_seen = True
 
     async def complete(self, wanted: str | None, payload: Json) -> BackendReply[Json]:
         """The whole answer of the first server that gives one; the last BackendFailure if none does."""
@@ -196,7 +196,9 @@ class BackendPool:
         last = BackendFailure("unreachable", "no model server is set up")
         attempts = 0
         for backend in await self._in_order(wanted):
-            name = backend.name_for(wanted)
+            if (name := backend.name_for(wanted)) is None:
+                await self.look_at(backend)  # it may have been busy, or loading, at the last look
+                name = backend.name_for(wanted)
             if name is None:
                 last = BackendFailure("no_model", "the server names no model")
                 continue

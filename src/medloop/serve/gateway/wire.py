@@ -40,7 +40,7 @@ class Delta:
 
 @dataclass
 class WireTimeouts:
-    connect_s: float = 2.0
+    connect_s: float = 5.0
     read_s: float = 60.0  # until the first byte of an answer, and between two pieces of it
 
     def extension(self, read_s: float) -> dict[str, float]:
