@@ -1,5 +1,5 @@
 # make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
-# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | vllm-env | test-vllm | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
+# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | playground-env | test-playground | vllm-env | test-vllm | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 # The suite starts hundreds of processes. Without bytecode each of them, and pytest itself, compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients vllm-env test-vllm lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
+.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients playground-env test-playground vllm-env test-vllm lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
@@ -102,6 +102,20 @@ $(VLLM)/.ready: requirements-vllm.txt
 # The contract of the model servers, and swaps under load, against a real vLLM on the loopback interface.
 test-vllm: setup vllm-env
 	@OMP_NUM_THREADS=1 VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m pytest -m vllm -s
+
+# Gradio in its own environment, for 'medloop playground'.
+PLAYGROUND := .venv-playground
+
+playground-env: $(PLAYGROUND)/.ready
+
+$(PLAYGROUND)/.ready: requirements-playground.txt
+	@test -x $(PLAYGROUND)/bin/python || $(PYTHON) -m venv $(PLAYGROUND)
+	@echo "Installing Gradio into $(PLAYGROUND) ..."
+	@$(PLAYGROUND)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements-playground.txt
+	@touch $@
+
+test-playground: setup playground-env
+	@PLAYGROUND_PYTHON=$(CURDIR)/$(PLAYGROUND)/bin/python $(BIN)/python -m pytest -m playground
 
 # Compile the rules to machine code beside their sources; docs/decisions/0011-mypyc.md.
 compile: setup

@@ -2,6 +2,7 @@
 
     python tools/lock.py            # write the three locks anew, from the index pip is set up with
     python tools/lock.py --check    # no network: do the locks name what constraints.txt names? (exit 1: no)
+    python tools/lock.py --own requirements-clients.txt     # the hashes of an environment of its own, by the pins in its file
     python tools/lock.py --cuda     # exit 0 when the torch that is installed asks for the CUDA packages
 
 To move a pin: change constraints.txt, run this, read the difference, `make setup`, `make test`.
@@ -148,11 +149,15 @@ def _usable(interpreter: str, abi: str) -> bool:
 
 
 def written(file: str, locked: Mapping[str, tuple[str, list[str]]]) -> str:
+    return HEAD.format(ABOUT[file]) + _blocks(locked)
+
+
+def _blocks(locked: Mapping[str, tuple[str, list[str]]]) -> str:
     blocks = [
         " \\\n".join([f"{name}=={version}", *(f"    --hash=sha256:{digest}" for digest in sorted(set(hashes)))])
         for name, (version, hashes) in sorted(locked.items())
     ]
-    return HEAD.format(ABOUT[file]) + "\n".join(blocks) + "\n"
+    return "\n".join(blocks) + "\n"
 
 
 class _Links(HTMLParser):
@@ -229,6 +234,15 @@ def make(versions: Mapping[str, str], files: Callable[[str], Iterable[File]]) ->
     return {file: written(file, locked) for file, locked in locks.items()}
 
 
+def own_lock(text: str, files: Callable[[str], Iterable[File]]) -> str:
+    """The lock of an environment beside ours, with the hashes that the index has now; its pins and comments stay."""
+    head = "".join(f"{line}\n" for line in text.splitlines() if line.startswith("#"))
+    locked = {name: (version, list(wheels(files(name), version).values())) for name, (version, _) in read_lock(text).items()}
+    if bare := [name for name, (_, hashes) in locked.items() if not hashes]:
+        raise LockError(f"No wheel of {bare[0]}=={locked[bare[0]][0]} for CPython 3.11 to 3.13 is where pip looks.")
+    return head + _blocks(locked)
+
+
 def asks_for_cuda(requires: Iterable[str]) -> bool:
     from packaging.requirements import Requirement
 
@@ -246,11 +260,15 @@ def main() -> int:
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare the locks with constraints.txt, without network")
+    parser.add_argument("--own", metavar="FILE", help="write the hashes of another environment anew, by the pins in its file")
     parser.add_argument("--cuda", action="store_true", help="exit 0 when the installed torch asks for the CUDA packages")
     args = parser.parse_args()
     try:
         if args.cuda:
             return 0 if asks_for_cuda(metadata.requires("torch") or []) else 1
+        if args.own:
+            _write(ROOT / args.own, own_lock((ROOT / args.own).read_text(encoding="utf-8"), finder()))
+            return 0
         versions = pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))
         if args.check:
             problems = differences(versions, {file: (ROOT / file).read_text(encoding="utf-8") for file in ABOUT})

@@ -91,8 +91,9 @@ def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> No
     [harness] = [line for line in installs if "$(LM_EVAL)" in line]  # likewise, for one comparison
     pins = next(line for line in makefile.splitlines() if line.startswith("LM_EVAL")).partition("=")[2].split()
     assert all("==" in pin for pin in pins if pin != ":=")
-    own = [line for line in installs if "$(CLIENTS)" in line or "$(VLLM)" in line]  # likewise, by hash
-    assert all("--require-hashes --no-deps --only-binary :all: -r requirements-" in line for line in own) and len(own) == 2
+    environments = ("$(CLIENTS)", "$(VLLM)", "$(PLAYGROUND)")  # likewise, by hash
+    own = [line for line in installs if any(name in line for name in environments)]
+    assert all("--require-hashes --no-deps --only-binary :all: -r requirements-" in line for line in own) and len(own) == 3
     installs = [line for line in installs if line not in (ragas, harness, *own)]
     assert len(installs) == 6 and "--require-hashes --no-deps --only-binary :all:" in installs[1]
     assert all("$(LOCKED) -r requirements" in line for line in installs[2:5])

@@ -48,7 +48,13 @@ def settings_of(server: LangfuseServer, home: Path, **langfuse: Any) -> Settings
 
 def make_trace(question: str = QUESTION, **more: Any) -> Trace:
     messages = (Message(role="user", content=question), Message(role="assistant", content="Do you also have a fever?"))
-    meta = {"prompt_tokens": 12, "completion_tokens": 7, "latency_ms": 250}
+    meta = {
+        "prompt_tokens": 12,
+        "completion_tokens": 7,
+        "seconds": 0.25,
+        "finish_reason": "stop",
+        "guards": [{"guard": "red_flags", "finding": "x"}],
+    }
     values: dict[str, Any] = {
         "session_id": "sess_1",
         "agent_name": "triage",
@@ -136,11 +142,24 @@ def test_what_is_erased_here_is_deleted_there(server: LangfuseServer, home: Path
         add(store, trace, other, thumb(trace, "up", subject=trace.user_hash))
         begin(settings, store)
         erase_records(store, ErasureRequest(subject="patient 7", reason="asked for it"), actor="test")
-        assert statuses(settings, store)[0].to_delete == 1
-        assert send_pending(settings, store, backoff_s=0.001)["langfuse"].deleted == 1
+        assert statuses(settings, store)[0].to_delete == 2
+        assert send_pending(settings, store, backoff_s=0.001)["langfuse"].deleted == 2
         assert statuses(settings, store)[0].to_delete == 0
     assert server.project.deleted == [otel_trace_id(trace.trace_id)] and len(server.project.observations) == 1
     assert not server.project.scores
+
+
+def test_a_rating_that_is_erased_alone_is_deleted_alone(server: LangfuseServer, home: Path) -> None:
+    settings = settings_of(server, home)
+    with open_store(settings) as store:
+        begin(settings, store)
+        trace = make_trace()
+        rating, other = thumb(trace, "up"), thumb(trace, "down")
+        add(store, trace, rating, other)
+        begin(settings, store)
+        erase_records(store, ErasureRequest(records=(rating.feedback_id,), reason="asked for it"), actor="test")
+        assert send_pending(settings, store, backoff_s=0.001)["langfuse"].deleted == 1
+    assert set(server.project.scores) == {other.feedback_id} and len(server.project.observations) == 1
 
 
 def test_a_service_that_fails_gets_everything_once_it_is_back(server: LangfuseServer, home: Path) -> None:
@@ -195,6 +214,7 @@ def test_a_collector_gets_spans_with_the_genai_attributes(server: LangfuseServer
     values = {entry.key: entry.value for entry in spans[0].attributes}
     assert values["gen_ai.system"].string_value == "medloop" and values["gen_ai.request.model"].string_value == "clinic-7b@3"
     assert values["gen_ai.usage.input_tokens"].int_value == 12 and "gen_ai.input.messages" not in values
+    assert [item.string_value for item in values["medloop.guards"].array_value.values] == ["red_flags"]
     assert spans[0].end_time_unix_nano - spans[0].start_time_unix_nano == 250_000_000
 
 

@@ -47,6 +47,7 @@ COMMANDS = {
     "knowledge": ("knowledge", "Documents that the assistant may cite: add, list, search, check, remove."),
     "jobs": ("jobs", "Run training in the background: submit, watch, cancel, resume."),
     "api": ("api", "Serve the HTTP API and the web pages; manage API keys."),
+    "playground": ("playground", "Try versions side by side on a page of this machine."),
     "telemetry": ("telemetry", "Send traces and feedback to Langfuse or an OpenTelemetry collector."),
     "users": ("users", "Add, disable and manage users."), "db": ("store", "Upgrade and check the database."),
     "keys": ("store", "List and rotate the encryption keys."), "audit": ("store", "Show and verify the audit log."),

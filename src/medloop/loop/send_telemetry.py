@@ -89,7 +89,7 @@ def statuses(settings: Settings, store: Store) -> list[DestinationStatus]:
     for name in destinations(settings):
         after = _position(store, name)
         waiting = sum(outbox.count_pending(store, kind, name, after=after[key]) for key, kind in KINDS.items())
-        to_delete = len(outbox.erased(store, name, kind="traces")) if name == "langfuse" else 0
+        to_delete = sum(len(outbox.erased(store, name, kind=kind)) for kind in KINDS) if name == "langfuse" else 0
         address = settings.langfuse.url if name == "langfuse" else settings.telemetry.otlp_url
         text = settings.langfuse.send_text if name == "langfuse" else settings.telemetry.send_text
         found.append(DestinationStatus(name, address, text, waiting, outbox.count_sent(store, name), to_delete))
@@ -152,11 +152,13 @@ class _Sender:
         return count
 
     def delete_erased(self) -> int:
-        gone = outbox.erased(self.store, self.destination.name, kind="traces")
-        if not gone or not self.destination.delete_traces(sorted(gone.values())):
-            return 0
-        outbox.forget_sent(self.store, self.destination.name, gone)
-        return len(gone)
+        count = 0
+        for kind, delete in (("traces", self.destination.delete_traces), ("feedback", self.destination.delete_feedback)):
+            gone = outbox.erased(self.store, self.destination.name, kind=kind)
+            if gone and delete(sorted(gone.values())):
+                outbox.forget_sent(self.store, self.destination.name, gone)
+                count += len(gone)
+        return count
 
     def texts(self, trace: Trace) -> ExchangeTexts | None:
         """The exchange without identifiers; None where it may not leave."""

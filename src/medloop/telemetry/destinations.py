@@ -56,6 +56,9 @@ class Destination(Protocol):
     def delete_traces(self, remote_ids: Sequence[str]) -> bool:
         """Whether the destination can delete."""
 
+    def delete_feedback(self, remote_ids: Sequence[str]) -> bool:
+        """The same for ratings."""
+
 
 @dataclass(frozen=True)
 class LangfuseDestination:
@@ -77,6 +80,11 @@ class LangfuseDestination:
 
     def delete_traces(self, remote_ids: Sequence[str]) -> bool:
         self.api.delete_traces(remote_ids)
+        return True
+
+    def delete_feedback(self, remote_ids: Sequence[str]) -> bool:
+        for remote_id in remote_ids:
+            self.api.delete_score(remote_id)
         return True
 
     def _score(self, out: OutgoingFeedback) -> Json | None:
@@ -115,6 +123,9 @@ class OtlpDestination:
         return {out.feedback.feedback_id: out.feedback.feedback_id for out in feedback}
 
     def delete_traces(self, remote_ids: Sequence[str]) -> bool:
+        return False
+
+    def delete_feedback(self, remote_ids: Sequence[str]) -> bool:
         return False
 
     def _post(self, spans: Sequence[Json]) -> None:

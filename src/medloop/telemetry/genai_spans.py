@@ -21,6 +21,7 @@ from medloop.contracts import Feedback, Trace
 
 SYSTEM = "medloop"
 CLIENT, INTERNAL = 3, 1  # kinds of spans
+OK, FAILED = 1, 2  # codes of a status
 EVALUATIONS = {"positive": 1.0, "neutral": 0.5, "negative": 0.0}
 
 Json = dict[str, Any]
@@ -57,16 +58,16 @@ def trace_span(trace: Trace, texts: ExchangeTexts | None, more: Mapping[str, Val
         "gen_ai.usage.input_tokens": _number(meta, "input_tokens", "prompt_tokens"),
         "gen_ai.usage.output_tokens": _number(meta, "output_tokens", "completion_tokens"),
         "gen_ai.request.temperature": _number(meta, "temperature"), "gen_ai.request.max_tokens": _number(meta, "max_tokens"),
-        "medloop.trace_id": trace.trace_id, "medloop.snapshot": trace.snapshot,
+        "gen_ai.response.finish_reasons": [reason] if isinstance(reason := meta.get("finish_reason"), str) else None,
+        "medloop.trace_id": trace.trace_id, "medloop.snapshot": trace.snapshot, "medloop.guards": _guards(meta),
         "medloop.messages": len(trace.conversation.messages), "medloop.contexts": len(trace.contexts),
         **_contents(texts), **(more or {}),
     }  # fmt: skip
-    milliseconds = _number(meta, "latency_ms", "duration_ms") or 0
-    start = trace.timestamp - timedelta(milliseconds=float(milliseconds))
+    start = trace.timestamp - timedelta(seconds=float(_number(meta, "seconds") or 0))
     return {
         "traceId": otel_trace_id(trace.trace_id), "spanId": otel_span_id(trace.trace_id), "name": f"chat {trace.model_version}",
         "kind": CLIENT, "startTimeUnixNano": _nanoseconds(start), "endTimeUnixNano": _nanoseconds(trace.timestamp),
-        "attributes": attributes(values), "status": {"code": 1},
+        "attributes": attributes(values), "status": {"code": FAILED if meta.get("error") else OK},
     }  # fmt: skip
 
 
@@ -120,6 +121,12 @@ def _contents(texts: ExchangeTexts | None) -> dict[str, str]:
         "gen_ai.input.messages": json.dumps(messages, ensure_ascii=False),
         "gen_ai.output.messages": json.dumps(answer, ensure_ascii=False),
     }
+
+
+def _guards(meta: Mapping[str, Any]) -> list[str] | None:
+    """The guards that acted, by name; what they found may repeat a word of the question."""
+    acts = meta.get("guards")
+    return [str(act.get("guard")) for act in acts if isinstance(act, dict)] or None if isinstance(acts, list) else None
 
 
 def _number(meta: Mapping[str, Any], *names: str) -> int | float | None:

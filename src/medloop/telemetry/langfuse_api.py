@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 from medloop.contracts.base import iso_utc
 from medloop.errors import ConfigError
@@ -97,6 +98,14 @@ class LangfuseApi:
     def delete_traces(self, trace_ids: Sequence[str]) -> None:
         for start in range(0, len(trace_ids), DELETED_AT_ONCE):
             self.service.delete(f"{API}/traces", {"traceIds": list(trace_ids[start : start + DELETED_AT_ONCE])})
+
+    def delete_score(self, score_id: str) -> None:
+        """One that Langfuse does not know is gone already."""
+        try:
+            self.service.delete(f"{API}/scores/{quote(score_id, safe='')}", {})
+        except ServiceError as error:
+            if error.status != 404:
+                raise
 
     def _environment(self) -> Params:
         return [("environment", self.environment)] if self.environment else []

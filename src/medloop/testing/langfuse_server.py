@@ -142,6 +142,9 @@ class LangfuseServer:
                 f"{API}/v3/scores": self.project.read_scores,
             }
             return (200, reads[path](query)) if path in reads else (404, {"message": "Not found"})
+        if method == "DELETE" and path.startswith(f"{API}/scores/"):
+            gone = self.project.scores.pop(unquote(path.rpartition("/")[2]), None)
+            return (200, {"message": "Score deleted"}) if gone else (404, {"message": "Score not found"})
         if method == "DELETE":
             ids = json.loads(body)["traceIds"] if path == f"{API}/traces" else [unquote(path.rpartition("/")[2])]
             self.project.delete_traces(ids)
