@@ -24,7 +24,20 @@ from medloop.api.limits import RateLimiter, RequestLimits, RequestSlots
 from medloop.api.metrics import HttpCounts, MetricsMiddleware
 from medloop.api.policy import Caller, allow
 from medloop.api.request_filter import LOOPBACK, RequestFilter
-from medloop.api.routes import chat, data, feedback, feedback_read, gate, incidents, lineage, quarantine, queue, registry, train
+from medloop.api.routes import (
+    chat,
+    data,
+    feedback,
+    feedback_read,
+    gate,
+    incidents,
+    lineage,
+    quarantine,
+    queue,
+    registry,
+    train,
+    widget,
+)
 from medloop.feedback.submit import phi_scan
 from medloop.feedback.submit.doubt import doubt_about
 from medloop.feedback.submit.scan_workers import ScanWorkers
@@ -43,7 +56,7 @@ from medloop.store.records.users import ROLES
 from medloop.store.row_watch import RowWatch
 
 # Routes without a login; a test walks all routes and compares.
-OPEN = {"/healthz", "/", "/web", "/web/login", "/web/language/{language}", "/web/static/{name}"}
+OPEN = {"/healthz", "/widget.js", "/", "/web", "/web/login", "/web/language/{language}", "/web/static/{name}"}
 
 
 def create_app(
@@ -99,7 +112,7 @@ def create_app(
     app.state.error_page = error_page
     app.state.dashboard_cache = {}  # web/pages/dashboard.py
     # Routes are tried in this order, so the busiest come first.
-    routes = (chat, feedback, queue, feedback_read, incidents, train, data, quarantine, lineage, registry, gate)
+    routes = (chat, feedback, widget, queue, feedback_read, incidents, train, data, quarantine, lineage, registry, gate)
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):
         app.include_router(router)
 
@@ -115,7 +128,8 @@ def create_app(
 
     app.add_middleware(Admission, slots=app.state.request_slots)
     errors.install(app)
-    app.add_middleware(RequestFilter, hosts=hosts, proxies=TrustedProxies(settings.trusted_proxies))
+    origins = frozenset(settings.gateway.widget_origins.replace(",", " ").split())
+    app.add_middleware(RequestFilter, hosts=hosts, proxies=TrustedProxies(settings.trusted_proxies), widget_origins=origins)
     app.add_middleware(MetricsMiddleware, counts=app.state.http_counts)  # the last one added is the outermost
     return app
 

@@ -58,20 +58,29 @@ PAGE_CSP = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+RESOURCES = b"cross-origin-resource-policy"
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),  # with no-referrer, browsers send the forms of our own pages with 'Origin: null'
     (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
+    (RESOURCES, b"same-origin"),
 )
+WIDGET, WIDGET_SCRIPT = "/api/v1/widget/feedback", "/widget.js"
+PREFLIGHT = {
+    "Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": "authorization, content-type, idempotency-key",
+    "Access-Control-Max-Age": "600",
+}  # fmt: skip
 TLS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 
 
 class RequestFilter:
     """`hosts` are the names this server answers to, without ports."""
 
-    def __init__(self, app: Any, hosts: tuple[str, ...] = LOOPBACK, proxies: TrustedProxies = TrustedProxies()) -> None:
-        self.app, self.hosts, self.proxies = app, hosts, proxies
+    def __init__(
+        self, app: Any, hosts: tuple[str, ...] = LOOPBACK, proxies: TrustedProxies = TrustedProxies(),
+        widget_origins: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        self.app, self.hosts, self.proxies, self.widget_origins = app, hosts, proxies, widget_origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # there are none here
@@ -85,12 +94,22 @@ class RequestFilter:
         scope["medloop.public"] = public
         scope["medloop.address"] = self.proxies.client((scope.get("client") or ("",))[0], headers.get(b"x-forwarded-for", []))
         scope["medloop.has_body"] = has_body = _has_body(headers)
-        send = _with_security_headers(send, scope["path"], public)
+        origin = self._widget_origin(scope, headers)
+        send = _with_security_headers(send, scope["path"], public, origin)
+        if origin and scope["method"] == "OPTIONS":
+            await Response(status_code=204, headers=PREFLIGHT)(scope, receive, send)
+            return
         rejection = self._reject(scope, headers, has_body, public)
         if rejection is None:
             await self.app(scope, receive, send)
         else:
             await (await as_page(scope, rejection))(scope, receive, send)
+
+    def _widget_origin(self, scope: Scope, headers: Headers) -> str:
+        """The allowed origin of a page with the widget; empty for every other request. Its cookies are never asked for."""
+        origins = headers.get(b"origin", [])
+        named = len(origins) == 1 and origins[0] in self.widget_origins and b"cookie" not in headers
+        return origins[0] if scope["path"] == WIDGET and named else ""
 
     def _reject(self, scope: Scope, headers: Headers, has_body: bool, public: bool) -> JSONResponse | None:
         """The error response for a request that no route may see; None if it is fine so far."""
@@ -100,7 +119,7 @@ class RequestFilter:
         own = {f"https://{hosts[0]}"} | (set() if public else {f"http://{hosts[0]}"})
         site = headers.get(b"sec-fetch-site", ["same-origin"])[0]
         foreign = scope["method"] not in READ_METHODS and site in ("cross-site", "same-site")
-        if foreign or not set(headers.get(b"origin", [])) <= own:
+        if not self._widget_origin(scope, headers) and (foreign or not set(headers.get(b"origin", [])) <= own):
             return error_response(403, "Pages of other origins cannot call this server")
         sizes, rule = headers.get(b"content-length", []), body_rule(scope["path"])
         if sizes and (not sizes[0].isdigit() or int(sizes[0]) > rule.limit):
@@ -168,9 +187,13 @@ def replay(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-def _with_security_headers(send: Send, path: str, public: bool) -> Send:
+def _with_security_headers(send: Send, path: str, public: bool, widget_origin: str = "") -> Send:
     csp = PAGE_CSP if path.startswith("/web") else API_CSP
     added = [*SECURITY_HEADERS, (b"content-security-policy", csp), *([TLS_ONLY] if public else [])]
+    if path == WIDGET_SCRIPT or widget_origin:
+        added = [(name, b"cross-origin" if name == RESOURCES else value) for name, value in added]
+    if widget_origin:
+        added += [(b"access-control-allow-origin", widget_origin.encode("latin-1")), (b"vary", b"Origin")]
 
     async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":

@@ -4,6 +4,8 @@ import re
 import resource
 import signal
 import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -12,7 +14,12 @@ import typer
 from medloop.api.limits import RequestLimits
 from medloop.cli import ui
 from medloop.cli.users import keys_app
+from medloop.contracts import ModelRef
 from medloop.errors import ConfigError, MissingExtraError
+from medloop.models import require_packages
+from medloop.models.find import resolve_chat_model
+from medloop.serve.gateway.backends import BackendAddress
+from medloop.serve.gateway.model_child import ModelChild
 from medloop.settings import Settings
 from medloop.store import passwords
 from medloop.store.audit_trail import actor
@@ -47,12 +54,18 @@ def serve(
         list[str] | None,
         typer.Option(help="Public host name of a TLS proxy on this machine; may be repeated."),
     ] = None,
+    with_model: Annotated[
+        str | None,
+        typer.Option(help="Also start a model server for the assistant: embedded:NAME, a folder, or a hub id ('medloop serve')."),
+    ] = None,
 ) -> None:
     """Serve the API and the web pages on 127.0.0.1, and run training jobs.
 
     The first start creates the user 'admin' and prints the password.
 
     Example:  medloop api serve --port 8000
+
+    Example:  medloop api serve --with-model embedded:tiny
     """
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         raise MissingExtraError.of("The API", "api")
@@ -65,7 +78,16 @@ def serve(
     ui.say_private(tighten(settings.workspace))
     listener = _listen(port)
     _first_admin(settings)
-    _serve(settings, listener, names, slots=slots, limits=RequestLimits(rate, in_flight))
+    with ExitStack() as stack:
+        backends = [stack.enter_context(_model_child(with_model, settings).running())] if with_model else []
+        _serve(settings, listener, names, slots=slots, limits=RequestLimits(rate, in_flight), backends=backends)
+
+
+def _model_child(model: str, settings: Settings) -> ModelChild:
+    """A server for this model; a model that does not exist is said now, not by a process that dies again and again."""
+    require_packages()
+    resolve_chat_model(ModelRef(base=model), settings)
+    return ModelChild(model, settings)
 
 
 def _listen(port: int) -> socket.socket:
@@ -80,13 +102,16 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-def _serve(settings: Settings, listener: socket.socket, names: tuple[str, ...], *, slots: int, limits: RequestLimits) -> None:
+def _serve(
+    settings: Settings, listener: socket.socket, names: tuple[str, ...], *, slots: int, limits: RequestLimits,
+    backends: Sequence[BackendAddress] = (),
+) -> None:  # fmt: skip
     """Until a signal ends it."""
     from medloop.api.request_filter import LOOPBACK  # fastapi and uvicorn are the optional extra 'api'
     from medloop.api.server import ApiServer
     from medloop.web.app import create_app
 
-    app = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=limits, own_process=True)
+    app = create_app(settings, hosts=(*LOOPBACK, *names), slots=slots, limits=limits, own_process=True, backends=backends)
     server = ApiServer(app, _connections(2000 + limits.in_flight))
     for number in (signal.SIGTERM, signal.SIGINT):  # for signals that come before uvicorn's handlers, and that it raises again
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))

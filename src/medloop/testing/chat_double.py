@@ -32,6 +32,7 @@ class ChatDouble:
         self.requests: list[dict[str, Any]] = []
         self.released = threading.Event()  # ends what a slow one waits for
         self.cancelled = threading.Event()  # a client left in the middle of a stream
+        self.is_dead = False
         self.pause = threading.Event()  # while set, a stream waits after its first piece
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
@@ -47,6 +48,7 @@ class ChatDouble:
 
     def stop(self) -> None:
         """As a killed replica: nobody listens any more."""
+        self.is_dead = True
         self.released.set()
         self.pause.clear()
         self._http.shutdown()
@@ -63,10 +65,16 @@ class ChatDouble:
                 pass
 
             def do_GET(self) -> None:
+                if double.is_dead:  # a connection that was open before
+                    self._cut()
+                    return
                 self._json(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in double.models]})
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                if double.is_dead:
+                    self._cut()
+                    return
                 double.requests.append(body)
                 fault = double.faults.pop(0) if double.faults else ""
                 if fault == "" and body["model"] not in double.models:
@@ -108,8 +116,9 @@ class ChatDouble:
                 pieces = [double.answer[start : start + 4] for start in range(0, len(double.answer), 4)]
                 for number, piece in enumerate(pieces):
                     if number == len(pieces) // 2:
-                        if fault == "dies_midway":
-                            self._cut()
+                        if fault == "dies_midway":  # without a reset, which would take back what is on its way
+                            self.close_connection = True
+                            self.connection.shutdown(socket.SHUT_RDWR)
                             return
                         if fault == "error_event":
                             self._event({"error": {"message": "scripted"}})

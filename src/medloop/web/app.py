@@ -9,6 +9,7 @@ from medloop.web.pages import (
     account,
     approvals,
     audit,
+    chat,
     compare,
     correct,
     dashboard,
@@ -31,8 +32,8 @@ from medloop.web.pages import (
 )
 
 PAGES = (
-    home, login, account, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run, trust,
-    lineage, registry, knowledge, audit, users, settings, guidelines, static_files,
+    home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
+    trust, lineage, registry, knowledge, audit, users, settings, guidelines, static_files,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

@@ -22,6 +22,7 @@ from medloop.web.words import Language, Translator, choose
 LANGUAGE_COOKIE = "medloop_language"
 # The menu by role; the routes themselves decide who may (api/policy.py), and a test compares the two.
 MENU = {
+    "chat": ("clinician", "engineer", "admin"),
     "queue": ("clinician", "annotator"), "rate": ("clinician",), "compare": ("clinician", "annotator"),
     "correct": ("clinician",), "history": ("clinician", "annotator"), "quarantine": ("clinician",),
     "incidents": ("clinician", "engineer", "auditor", "admin"), "approvals": ("clinician", "admin"),

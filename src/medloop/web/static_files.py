@@ -35,6 +35,13 @@ def version() -> str:
     return hashlib.sha256(b"".join(file.body for file in static_files().values())).hexdigest()[:12]
 
 
+@router.get("/widget.js")
+def widget() -> Response:
+    """For pages of other origins: they load this script, and nothing else of ours (request_filter.py)."""
+    file = static_files()["widget.js"]
+    return Response(file.body, media_type=file.content_type, headers={"Cache-Control": "public, max-age=3600"})
+
+
 @router.get("/web/static/{name}")
 def static_file(name: str) -> Response:
     file = static_files().get(name)

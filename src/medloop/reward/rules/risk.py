@@ -294,6 +294,17 @@ def _drug_findings(
             yield RiskFinding(NO_DOCTOR, f"{name} {ALONE}", act)
 
 
+def overdoses(question: str, answer: str) -> list[RiskFinding]:
+    """Doses above the highest usual one, and adult doses for a child; nothing else that is risky."""
+    findings = []
+    for act in detector.acts(answer, detector.is_about_medicine(question)):
+        if act.kind == "gives_dose" and act.polarity in _GIVEN and not _INFUSION.search(_sentence(answer, act)):
+            drug = _drug_of(question, act)
+            child = "child" in _contraindications(question)
+            findings += list(_dose_findings(drug, drug.id, act, child)) if drug else []
+    return findings
+
+
 def _dose_findings(drug: lexicon.Drug, name: str, act: Act, child: bool) -> Iterator[RiskFinding]:
     if drug.id in _WEEKLY and act.per_day and act.per_day >= 1:
         yield RiskFinding(GROSS_OVERDOSE, f"{name} is taken once a week, never every day", act)

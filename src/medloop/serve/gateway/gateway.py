@@ -57,7 +57,7 @@ class Gateway:
         acts = await self._read_input(texts)
         arm = None
         if self.parts.choose_arm is not None:
-            arm = self.parts.choose_arm(caller.subject or caller.user_id, episode_id)
+            arm = self.parts.choose_arm(caller.subject or "", episode_id)
             challenger = self.parts.challenger_route() if arm == "challenger" and self.parts.challenger_route else None
             route = challenger or route
         rules = await asyncio.to_thread(self.parts.find_rules, texts[-1]) if self.parts.find_rules else None

@@ -91,7 +91,7 @@ class GuardedAnswer:
         return end if end or len(self._held) < LONGEST_HELD else len(self._held)
 
     def _release(self, ready: str) -> str:
-        shown = "".join(self._checked(sentence) for sentence in _sentences(ready))
+        shown = "".join(self._checked(sentence) for sentence in sentences_of(ready))
         return shown
 
     def _checked(self, sentence: str) -> str:
@@ -120,7 +120,7 @@ class GuardedAnswer:
         return sentence
 
 
-def _sentences(text: str) -> list[str]:
+def sentences_of(text: str) -> list[str]:
     """The sentences of a text; joined they are the text."""
     ends = [match.end() for match in _END.finditer(text)]
     starts = [0, *ends]

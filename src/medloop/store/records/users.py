@@ -42,7 +42,7 @@ SCOPES = {
     "metrics": "read numbers about the feedback and the server", "jobs": "start, watch and stop training jobs",
     "registry": "read, register and promote versions of the model", "audit": "read the audit log",
     "privacy": "record consent, decide on quarantine, erase", "users": "manage users and keys",
-    "chat": "ask the live assistant",
+    "chat": "ask the live assistant", "widget": "send feedback about answers from a page of another origin",
 }  # fmt: skip
 KEY = re.compile(r"mlk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 NAME = re.compile(r"[^\W_][\w.@-]{0,63}")

@@ -1,0 +1,119 @@
+"""The chat page in a real browser: a streamed answer, its notice, its version and sources, feedback, a phone, no model at all."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from medloop.contracts import Correction, Feedback
+from medloop.contracts.assistant import Passage, PassagesFound
+from medloop.settings import Settings
+from medloop.store.records import crud
+from medloop.testing.chat_double import ChatDouble
+
+SHOTS = Path(__file__).parents[2] / "build/shots"  # to be looked at; not in the repository
+ANSWER = "<think>An adult with a cough and no red flag.</think>\nRest, and drink enough. See a doctor if it lasts for three weeks.\n\n<b>not bold</b>"
+
+
+@pytest.fixture
+def model():
+    with ChatDouble(ANSWER) as double:
+        yield double
+
+
+@pytest.fixture
+def settings(workspace: Path, template: Path, model: ChatDouble) -> Settings:
+    shutil.copytree(template, workspace, dirs_exist_ok=True)
+    values = {"home": workspace, "device": "cpu", "threads": 1, "offline": True, "gateway": {"backends": model.url}}
+    return Settings.model_validate(values)
+
+
+def ask(page, question: str) -> None:
+    page.fill("#chat-text", question)
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".chat-feedback >> nth=-1")
+
+
+def test_a_question_is_asked_answered_and_judged(visit, store, model) -> None:
+    page = visit("clinician", viewport={"width": 1200, "height": 900})
+    page.goto("/web/chat")
+    ask(page, "I have had a mild cough for two weeks. What can I do at home?")
+    visible = page.inner_text(".message.assistant")
+    assert visible.startswith("Rest, and drink enough.") and "<b>not bold</b>" in visible and "<think>" not in visible
+    assert page.inner_text(".chat-meta").startswith("Answered by: base") and not page.is_visible(".message.thought")
+    page.click(".reasoning summary")
+    assert page.inner_text(".message.thought") == "An adult with a cough and no red flag."
+    page.click("button[aria-label='Bad answer']")
+    page.wait_for_selector("[role=status]:has-text('Saved')")
+    page.click(".chat-more summary")
+    page.fill("textarea[id^=comment]", "Misses the fever.")
+    page.fill("textarea[id^=correction]", "Rest. See a doctor today if you have a fever.")
+    page.check("input[id^=critical]")
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / "chat_desk_en.png", full_page=True)
+    page.click("button:has-text('Send feedback')")
+    page.wait_for_selector("[role=status]:has-text('safety incident')")
+    first, second = crud.iterate(store, Feedback)
+    assert (first.thumb, first.model_version) == ("down", "base") and second.supersedes == first.feedback_id
+    assert second.critical and second.comments == "Misses the fever." and second.trace_id == first.trace_id
+    (correction,) = crud.iterate(store, Correction)
+    assert correction.golden.startswith("Rest. See a doctor today")
+    ask(page, "And if it gets worse?")
+    assert [message["role"] for message in model.requests[-1]["messages"]] == ["user", "assistant", "user"]
+    assert "<think>" not in model.requests[-1]["messages"][1]["content"]
+    page.click("#chat-new")
+    assert page.inner_text("#chat-log") == "" and page.console_lines == []
+
+
+def test_the_notice_stands_first_on_a_phone_in_chinese_and_sources_open(app_parts, visit) -> None:
+    page = visit("clinician", viewport={"width": 390, "height": 844}, locale="zh-CN", has_touch=True)
+    page.goto("/web/chat")
+    ask(page, "我爸突然胸口剧痛，出冷汗，左胳膊发麻")
+    assert "120" in page.inner_text(".chat-notice") and "回答版本：" not in page.inner_text(".chat-notice")
+    page.tap(".chat-sources summary")
+    assert page.inner_text(".chat-sources .message") == "胸痛应立即就医。"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.screenshot(path=SHOTS / "chat_phone_zh.png", full_page=True)
+    assert page.console_lines == []
+
+
+@pytest.fixture
+def app_parts(monkeypatch):
+    """An assistant with documents, as the composition will have them."""
+    from medloop.loop import assistant
+
+    passage = Passage(passage_id="p1", document="chest.pdf", title="胸痛指南", page=3, text="胸痛应立即就医。")
+    found = PassagesFound(index="sha256:" + "1" * 64, passages=(passage,))
+    before = assistant.parts_of
+
+    def parts(store, settings):
+        made = before(store, settings)
+        made.find_passages = lambda question: found
+        return made
+
+    monkeypatch.setattr(assistant, "parts_of", parts)
+
+
+def test_a_broken_stream_and_a_missing_model_are_said(visit, model) -> None:
+    page = visit("clinician")
+    page.goto("/web/chat")
+    model.faults.append("dies_midway")
+    page.fill("#chat-text", "I have a mild cough.")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".error")
+    assert "not complete" in page.inner_text(".error")
+    page.click("button:has-text('Ask again')")
+    page.wait_for_selector(".chat-feedback >> nth=1")
+    model.stop()
+    page.fill("#chat-text", "I have a mild cough.")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".error:has-text('No model server answers')")
+
+
+def test_the_page_says_what_to_start_where_there_is_no_model(browse, app) -> None:
+    app.state.gateway.pool.backends.clear()
+    page = browse("clinician").get("/web/chat").text
+    assert "medloop api serve --with-model embedded:tiny" in page and "No model server answers." in page
+    assert browse("annotator").get("/web/chat").status_code == 403
