@@ -44,3 +44,10 @@ def test_a_removed_request_gives_its_place_back() -> None:
     assert queue.full_for("a")
     assert queue.remove(Ask("a", 0)) and not queue.remove(Ask("a", 0))
     assert not queue.full_for("a") and len(queue) == 0
+
+
+def test_the_client_with_the_fewest_running_rows_is_next() -> None:
+    queue: RequestQueue[Ask] = RequestQueue(8)
+    queue.put(Ask("busy", 0))
+    queue.put(Ask("idle", 0))
+    assert queue.take({"busy": 3}) == Ask("idle", 0)

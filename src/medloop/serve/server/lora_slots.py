@@ -7,7 +7,6 @@ which no row has an adapter costs nothing more.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -73,7 +72,6 @@ class LoraSlots:
                 setattr(layer, field_name, self.linears[-1])
         self._stacks: OrderedDict[tuple[int, ...], list[tuple[Tensor, Tensor, Tensor] | None]] = OrderedDict()
         self._used: tuple[AdapterSlot | None, ...] | None = None
-        self._lock = threading.Lock()
 
     def parts(self, weights: AdapterWeights) -> list[Part | None] | None:
         """The matrices in the layout of `linears`; None when the adapter changes a layer that is none of them."""
