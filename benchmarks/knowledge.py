@@ -1,7 +1,7 @@
 """Does the assistant find the right passage, and does it say so when there is none?
 
     python benchmarks/knowledge.py --data DIR                  # the half of the questions that the number is for
-    python benchmarks/knowledge.py --data DIR --split dev      # the half that thresholds and fusion were chosen on
+    python benchmarks/knowledge.py --data DIR --split dev      # the half that fusion was chosen on; --split all: both
 
 Documents: rag_en_openem_emergency80 (80, emergency medicine), rag_en_nih_cdc_leaflets (104, patients), the Chinese text of
 rag_zh_en_covid_protocol (13). All of them are in one index, added by the functions of `medloop knowledge add`.
@@ -72,13 +72,19 @@ def line_of(question: dict[str, Any], raw: str) -> tuple[int, int]:
     return start, start + len(line)
 
 
-def is_found(index: KnowledgeIndex, library: Library, question: dict[str, Any], document: str, raw: str) -> tuple[bool, int, int]:
+def is_found(
+    index: KnowledgeIndex, library: Library, question: dict[str, Any], document: str, raw: str
+) -> tuple[bool, bool, int, int]:
+    """Whether the line is among the passages, among the candidates before the threshold; exact citations, citations."""
     start, end = line_of(question, raw)
-    passages = index.search(question["question"]).passages
+    result = index.examine(question["question"])
+    passages = result.found.passages
     pages = {passage.document: library.pages(passage.document) for passage in passages}
     exact = sum(pages[p.document][0].text[p.start : p.end] == p.text for p in passages)
-    hits = [p for p in passages if p.document == document and min(p.end, end) - max(p.start, start) >= (end - start) / 2]
-    return bool(hits), exact, len(passages)
+    holds = [
+        p for p in result.candidates if p.document == document and min(p.end, end) - max(p.start, start) >= (end - start) / 2
+    ]
+    return bool(holds) and bool(passages), bool(holds), exact, len(passages)
 
 
 def share(values: list[bool]) -> str:
@@ -88,12 +94,12 @@ def share(values: list[bool]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Recall of passages, and questions that the documents do not cover.")
     parser.add_argument("--data", type=Path, required=True, help="folder with the rag_* files")
-    parser.add_argument("--split", choices=["dev", "test"], default="test")
+    parser.add_argument("--split", choices=["dev", "test", "fresh", "all"], default="test")
     parser.add_argument("--words-only", action="store_true", help="without an encoder")
     parser.add_argument("--home", type=Path, help="keep documents and vectors here for the next run")
     args = parser.parse_args()
     questions = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()]
-    questions = [question for question in questions if question["split"] == args.split]
+    questions = [question for question in questions if args.split in (question["split"], "all")]
     with tempfile.TemporaryDirectory() as temp:
         home = args.home or Path(temp)
         measure(home, args.data, questions, words_only=args.words_only)
@@ -120,14 +126,15 @@ def measure(home: Path, data: Path, questions: list[dict[str, Any]], *, words_on
         began = time.perf_counter()
         index.search(question["question"])
         times.append(time.perf_counter() - began)
-        hit, right, passages = is_found(index, library, question, *added[question["document"]])
+        hit, ranked, right, passages = is_found(index, library, question, *added[question["document"]])
+        results["all, before the threshold"].append(ranked)
         exact, cited = exact + right, cited + passages
         for key in ("all", question["set"], question["language"]):
             results[key].append(hit)
         if not hit:
             missed.append(question["id"])
     for key, hits in results.items():
-        print(f"recall@5 {key:10} {share(hits)}")
+        print(f"recall@5 {key:25} {share(hits)}")
     print(f"missed: {', '.join(missed) or 'none'}")
     print(f"citations that quote their page exactly: {exact} of {cited}")
 

@@ -25,15 +25,15 @@ from medloop.serve.agent.library import Library, StoredDocument
 from medloop.serve.agent.vectors import Encode, ExactNearest, Floats, Nearest, VectorFiles, nearest_of
 from medloop.serve.agent.words import query_words, search_words
 
-VERSION = "1"  # of words, fusion and thresholds
+VERSION = "2"  # of words, fusion and thresholds
 PASSAGES = 5
 CANDIDATES = 100  # of each ranking
 POOL = 20  # chunks that may join a passage
 LONGEST = 1600  # characters of a passage
 COSINE_WEIGHT = 0.8  # of `fit`; the rest is the share of the question's words that the best chunk has
-# Measured on the development half of benchmarks/knowledge.py; with an encoder whose cosines were not measured, words decide.
-FIT_WITH_VECTORS = {"embedded:minilm": 0.51}
-FIT_BY_WORDS = {"zh": 0.17, "en": 0.47}
+# Measured by benchmarks/knowledge.py; with an encoder whose cosines were not measured, words decide.
+FIT_WITH_VECTORS = {"embedded:minilm": 0.47}
+FIT_BY_WORDS = {"zh": 0.135, "en": 0.40}
 OnDocument = Callable[[int, int], None]  # documents encoded, documents in all
 
 
@@ -55,6 +55,7 @@ class SearchResult:
     found: PassagesFound
     fit: float
     threshold: float
+    candidates: tuple[Passage, ...] = ()  # the best passages, whether they fit or not
 
 
 class KnowledgeIndex:
@@ -87,12 +88,11 @@ class KnowledgeIndex:
             scores = scores + np.clip(cosines, 0, 1) / max(float(cosines.max(initial=0)), 1e-6)
         best = np.argsort(-scores, kind="stable")[:POOL]
         fit, threshold = self._fit(question, words, best, cosines)
-        if not len(best) or fit < threshold or not words:
-            return SearchResult(PassagesFound(index=self.hash), fit, threshold)
         whole = 1.0 if cosines is None else 2.0
         groups = self._joined([int(index) for index in best if scores[index] > 0], count)
         passages = tuple(self._passage(group, max(group, key=lambda i: scores[i]), scores, whole) for group in groups)
-        return SearchResult(PassagesFound(index=self.hash, passages=passages), fit, threshold)
+        fits = bool(words) and fit >= threshold
+        return SearchResult(PassagesFound(index=self.hash, passages=passages if fits else ()), fit, threshold, passages)
 
     def _cosines(self, question: str, by_words: Floats) -> Floats | None:
         """Cosines of the candidates of both rankings, 0 for all others; None where the encoder cannot read the question."""
