@@ -10,8 +10,9 @@ The 100 questions with a known passage (knowledge_questions.jsonl) were made lik
 were drawn (36 documents of OpenEM and 32 leaflets, one line each of 80 or 90 to 420 characters; 32 of all lines of the protocol
 with 14 characters or more), and for each line the author of this benchmark wrote one question that it answers, in other words
 than the line where there are others, naming the disease and nothing else of the document. No drawn line was replaced. Questions
-with even numbers are for development, those with odd ones for the result. The file holds questions and the offsets of the lines,
-no text of the documents.
+with even numbers are for development (`dev`), those with odd ones for the result (`test`). After that result the thresholds
+were changed, so 30 more were drawn with another seed and written before they were asked (`fresh`). The file holds questions and
+the offsets of the lines, no text of the documents.
 
 The 80 questions that are not covered are rows of judge_en_kqa_must_have (40, patients) and zh_huatuo26m_test_qa (40), chosen by
 reading them beside the list of documents: drugs and complaints that no document is about.

@@ -56,7 +56,11 @@ class KnowledgeSearch:
         return None if index is None else index.examine(question, count=count)
 
     def __call__(self, question: str) -> PassagesFound:
-        result = self.examine(question)
+        try:
+            result = self.examine(question)
+        except MedloopError as error:  # an answer without documents is better than none
+            log.error("documents cannot be searched: %s", error)
+            result = None
         return PassagesFound(index=NO_INDEX) if result is None else result.found
 
 

@@ -52,7 +52,7 @@ class Gateway:
         _check_model(request.model, route)
         given = episode or request.episode
         episode_id = uuid7() if given is None else checked_episode(given)
-        messages = self._with_memory(request.conversation(), given)
+        messages = self._with_memory(request.conversation(), given and memory_key(caller, given))
         texts = [message.content for message in messages if message.role == "user"]
         acts = await self._read_input(texts)
         arm = None
@@ -278,7 +278,7 @@ class Gateway:
         )  # fmt: skip
         self.traces.put(trace, always=bool(every) or error is not None)
         if self.parts.remember is not None and text:
-            self.parts.remember(plan.episode_id, plan.caller.subject, trace.conversation.messages)
+            self.parts.remember(memory_key(plan.caller, plan.episode_id), plan.caller.subject, trace.conversation.messages)
 
 
 def _check_model(name: str, route: Route | None) -> None:
@@ -288,6 +288,11 @@ def _check_model(name: str, route: Route | None) -> None:
         raise ChatError(
             404, "This model is not the one that is live", f"Use model '{LIVE}'", param="model", code="model_not_found"
         )  # fmt: skip
+
+
+def memory_key(caller: ChatCaller, episode: str) -> str:
+    """What an episode is remembered under: whoever names the episode of somebody else recalls nothing."""
+    return f"{caller.user_id} {caller.subject or ''} {episode}"
 
 
 def _context(plan: AnswerPlan) -> str:
