@@ -66,7 +66,7 @@ ragas-env: $(RAGAS)/.ready
 $(RAGAS)/.ready: requirements-ragas.txt
 	@test -x $(RAGAS)/bin/python || $(PYTHON) -m venv $(RAGAS)
 	@echo "Installing RAGAS into $(RAGAS) (a few minutes) ..."
-	@$(RAGAS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r requirements-ragas.txt
+	@$(RAGAS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements-ragas.txt
 	@touch $@
 
 # The real package against a judge on the loopback interface.

@@ -86,8 +86,10 @@ def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> No
     held, makefile = lock.read_lock(texts()["requirements.lock"]), (ROOT / "Makefile").read_text(encoding="utf-8")
     assert {"hatchling", "editables", "trove-classifiers", "pathspec", "pluggy", "packaging"} <= held.keys()
     installs = [line for line in makefile.splitlines() if "pip install" in line or "$(PIP)" in line or "$(LOCKED)" in line]
-    [ragas] = [line for line in installs if "$(RAGAS)" in line]  # an environment of its own, by exact pins
-    assert "--no-deps --only-binary :all: -r requirements-ragas.txt" in ragas
+    [ragas] = [line for line in installs if "$(RAGAS)" in line]  # an environment of its own, locked like ours
+    assert "--require-hashes --no-deps --only-binary :all: -r requirements-ragas.txt" in ragas
+    pinned = lock.read_lock((ROOT / "requirements-ragas.txt").read_text(encoding="utf-8"))
+    assert "ragas" in pinned and not [name for name, (_, hashes) in pinned.items() if not hashes]
     [harness] = [line for line in installs if "$(LM_EVAL)" in line]  # likewise, for one comparison
     pins = next(line for line in makefile.splitlines() if line.startswith("LM_EVAL")).partition("=")[2].split()
     assert all("==" in pin for pin in pins if pin != ":=")

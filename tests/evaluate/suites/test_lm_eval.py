@@ -127,7 +127,7 @@ def test_likelihoods_and_accuracies_are_those_of_lm_evaluation_harness(tmp_path:
                 asked = [q for q in questions if q.language == language and (form == "text" or q.letters)]
                 if not asked:
                     continue
-                rows = run_harness(tmp_path / path.name / f"{language}_{form}", folder, asked, language, form)
+                rows = run_harness(tmp_path / "runs" / path.name / f"{language}_{form}", folder, asked, language, form)
                 choices = [choices_of(question) for question in asked]
                 pairs = [(choice.prompt, text) for choice in choices for text in choice.continuations]
                 ours = dict(zip(pairs, log_likelihoods(loaded, pairs), strict=True))
