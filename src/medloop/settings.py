@@ -260,6 +260,11 @@ class Workspace:
         return self.home / "reports"
 
     @property
+    def answer_cache(self) -> Path:
+        """What models answered in evaluations, by the hash of the prompt; every erasure empties it."""
+        return self.reports / "eval" / "answers"
+
+    @property
     def logs(self) -> Path:
         return self.home / "logs"
 

@@ -247,7 +247,7 @@ def round_report(settings: Settings, number: int) -> Path:
 
 def answer_folder(settings: Settings) -> Path:
     """The answers of all models, shared by all reports and suites."""
-    return settings.workspace.reports / "eval" / "answers"
+    return settings.workspace.answer_cache
 
 
 def _scorers(names: Sequence[str], settings: Settings) -> tuple[Rule, ...]:

@@ -16,12 +16,14 @@ from sqlalchemy import insert, select
 from typer.testing import CliRunner
 
 from medloop.cli import app
-from medloop.contracts import Contract, Conversation, Correction, Feedback, Message, Preference, Trace, utc_now
+from medloop.contracts import Contract, Conversation, Correction, Feedback, LogLikelihood, Message, Preference, Trace, utc_now
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import InputError, MedloopError
+from medloop.evaluate.answer_cache import AnswerCache, CachedAnswer, answer_key, likelihood_key, prompt_id
 from medloop.feedback import listing
 from medloop.loop.erasure import erase_records
+from medloop.loop.evaluation import answer_folder
 from medloop.loop.feedback import build_from_feedback
 from medloop.models.safety import fingerprint
 from medloop.privacy.consent import subject_of
@@ -53,6 +55,23 @@ def about(store: Store) -> list[Contract]:
         Preference(preference_id="pref_1", prompt=told("choice"), response_a="Sit down.", response_b="Stand up.", preferred="a", **same),
         Correction(correction_id="cor_1", feedback_id="fb_1", prompt=told("back"), original="Rest a while.", golden="Come in today: " + told("golden"), reason=told("reason"), **same),
     ]  # fmt: skip
+
+
+def test_answers_to_erased_questions_stay_in_no_cache_of_an_evaluation(store: Store) -> None:
+    """The line holds neither the question nor an id, so the whole cache goes."""
+    crud.add(store, [*about(store), *others()], actor="test")
+    question = (Message(role="user", content=told("back")),)
+    identity = {"base": "sha256:1", "adapter": None, "codebook": None}
+    key, answer = answer_key(identity, question, {}), "This will pass by itself within a week or two."
+    cache = AnswerCache(answer_folder(store.settings), identity)
+    cache.add_answers([CachedAnswer(key=key, prompt_id=prompt_id(question), text=answer)])
+    cache.add_likelihoods({likelihood_key(question, "yes"): LogLikelihood(total=-1.0, greedy=False, tokens=1)})
+    names = sorted(path.relative_to(store.settings.home).as_posix() for path in cache.path.parent.iterdir())
+    assert len(names) == 2 and set(names) <= set(preview(store, ASKED, actor="test").files)
+    proof = erase_records(store, ASKED, actor="test")
+    assert proof.complete and list(cache.path.parent.iterdir()) == []
+    assert set(names) <= {file["path"] for file in proof.files if file["action"] == "removed"}
+    assert AnswerCache(answer_folder(store.settings), identity).answers == {}
 
 
 def others() -> list[Contract]:

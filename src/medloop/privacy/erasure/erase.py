@@ -99,8 +99,9 @@ def preview(store: Store, request: ErasureRequest, *, actor: str, jobs: Training
     tainted, models = tainted_models(store, hashes)
     running = jobs.on(hashes | tainted, [*files.hits, *models]) if jobs else []
     unsearched = [*files.unsearched, *(jobs.unread() if jobs else ())]
+    touched = list(dict.fromkeys([*files.hits, *find_files.answer_caches(store)]))
     return ErasurePreview(
-        rows, files.hits, len(plan.datasets), plan.shared, unsearched, running, planned.foreign, plan.evidence, plan.ids_sha256
+        rows, touched, len(plan.datasets), plan.shared, unsearched, running, planned.foreign, plan.evidence, plan.ids_sha256
     )
 
 
@@ -189,6 +190,7 @@ def _destroy_keys(work: _Erasure) -> None:
 
 
 def _rewrite_files(work: _Erasure) -> None:
+    find_files.remove_condemned(work.store, find_files.answer_caches(work.store), work.log)
     find_files.rewrite_files(work.store, work.cutter, work.log, work.plan.erasure_id, work.recard)
     changed = {change["path"] for change in find_files.logged_changes(work.log)}
     find_files.remove_condemned(work.store, set(work.plan.condemned) - changed, work.log)

@@ -176,6 +176,12 @@ def remove_condemned(store: Store, names: Iterable[str], log: Path) -> None:
             workspace_scan.remove(home / name)
 
 
+def answer_caches(store: Store) -> list[str]:
+    """Files with answers of models by the hash of their prompt: nobody can tell which of them answer an erased question."""
+    home, folder = store.settings.home, store.settings.workspace.answer_cache
+    return [path.relative_to(home).as_posix() for path in workspace_scan.files(home) if folder in path.parents]
+
+
 def _cards(folder: Path, changed: Mapping[str, bytes], hashes: Mapping[str, str], rows: Mapping[str, int]) -> dict[str, bytes]:
     """Cards and other small texts of a folder that contain the hashes of changed files."""
     cards = {}
