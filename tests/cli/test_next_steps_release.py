@@ -1,0 +1,140 @@
+"""What gate, registry, release, rounds, lineage and inspect print as the next command is run as it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from medloop.cli import app
+from medloop.contracts import GateCheck, GateResult, Incident, sha256_id, utc_now
+from medloop.errors import MedloopError
+from medloop.loop.workspace import init_workspace
+from medloop.settings import Settings
+from medloop.store.db import Store, open_store
+from medloop.store.files import jsonl
+from medloop.store.records import crud, gates, users
+from medloop.testing.lineage import make_model
+from medloop.testing.models import tiny_adapter, tiny_model
+from medloop.testing.records import make_emergencies
+from medloop.testing.registry import examine, make_adapter
+
+PASSWORD = "three random words here"
+STEP = re.compile(r"medloop ((?:gate|registry|release|rounds|lineage|inspect|incidents|train|users) ?[^'`\n;()#]*)")
+QUICK_GATE = (
+    "--set splits=[gold] --set required_suites=[gold] --set suites=[] --set rules=[risk] --set n=12 --set min_cases=10 "
+    "--set max_new_tokens=4 --set accept_unmeasured_judges=true"
+)
+ANSWER = (0,)
+VERDICT = (0, 10, 11)
+
+
+class Desk:
+    """Somebody at the keyboard of one workspace, who runs what they are told to."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.settings = home, Settings(home=home)
+
+    def run(self, command: str, *codes: int, typed: str = "") -> str:
+        done = CliRunner().invoke(app, shlex.split(command), input=typed)
+        output, code = done.output, done.exit_code
+        if isinstance(done.exception, MedloopError):  # the entry point prints it
+            output, code = f"{output}\n{done.exception}", done.exception.exit_code
+        elif done.exception and not isinstance(done.exception, SystemExit):
+            raise AssertionError(f"medloop {command}") from done.exception
+        assert code in (codes or ANSWER), f"medloop {command}\n{output}"
+        return output
+
+    def refused(self, command: str, typed: str = "") -> str:
+        """An error that a person can mend, with what to do."""
+        return self.run(command, 2, 3, 4, 10, typed=typed)
+
+    def follow(self, output: str, begins: str, *codes: int, more: str = "", typed: str = "", **fill: str) -> str:
+        """Run the printed command that begins so; `fill` replaces the words that stand for something."""
+        steps = [match.rstrip(" .,") for match in STEP.findall(output.replace(". ", "\n"))]
+        step = next((step for step in steps if step.startswith(begins)), None)
+        assert step is not None, f"'medloop {begins}' is not among {steps}\n{output}"
+        for name, value in fill.items():
+            step = step.replace(name, value)
+        return self.run(f"{step} {more}", *codes, typed=typed)
+
+    def store(self) -> Store:
+        return open_store(self.settings)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    home = tmp_path / "clinic"
+    init_workspace(home)
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("COLUMNS", "300")
+    desk = Desk(home)
+    with desk.store() as store:
+        for name in ("dr.li", "dr.wu"):
+            users.add_user(store, name, "clinician", password=PASSWORD, actor="test")
+    return desk
+
+
+def test_what_registry_and_gate_say_to_do_next_can_be_done(desk: Desk) -> None:
+    with desk.store() as store:
+        first, second = make_adapter(store, "a"), make_adapter(store, "b")
+    added = desk.follow(desk.run("registry list"), "registry add", ADAPTER="a")
+    jsonl.write(desk.home / "data/processed/gold_set.jsonl", make_emergencies(12))
+    tiny_adapter(desk.home / "models/lora/real", tiny_model(desk.home / "models/full/base"))
+    desk.follow(added, "gate --model", *VERDICT, more=QUICK_GATE, BASE="models/full/base", ADAPTER="real")
+    desk.follow(desk.refused("registry show 9"), "registry list")
+    desk.follow(desk.refused("gate show ffffffffffff"), "gate list")
+    with desk.store() as store:
+        examine(store, first, needs_sign_offs=1)
+        examine(store, second)
+    desk.follow(desk.run("registry show 1"), "gate sign", typed=f"{PASSWORD}\n", NAME="dr.li")
+    desk.run("registry promote 1")
+    desk.follow(desk.run("registry add b"), "registry promote 2")
+    with desk.store() as store:
+        crud.add(store, [Incident(record_id="fb_1")], actor="test")
+    desk.follow(desk.run("registry show 2"), "incidents list")
+    assert "is the champion" in desk.run("registry rollback")
+
+
+def test_the_second_person_of_a_waiver_approves_it_with_the_printed_command(desk: Desk) -> None:
+    hashes = {name: sha256_id(name) for name in ("artifact", "weights", "base", "baseline_artifact", "report", "config")}
+    check = GateCheck(name="language/zh", outcome="fail", reason="Half of the answers are not in Chinese.")
+    with desk.store() as store:
+        gate = gates.save_gate(
+            store, GateResult(**hashes, label="a", baseline="b", outcome="fail", checks=(check,)), actor="test"
+        )
+    until = f"{utc_now() + timedelta(days=9):%Y-%m-%d}"
+    asked = f"gate waive {gate[7:19]} --check language/zh --reason 'An English clinic.' --until {until} --user dr.li"
+    desk.follow(desk.run(asked, typed=f"{PASSWORD}\n"), "gate approve", typed=f"{PASSWORD}\n", NAME="dr.wu")
+    desk.follow(desk.refused(f"gate sign {gate[7:19]} --user nobody", typed="wrong\n"), "users list")
+    desk.run(f"gate show {gate[7:19]}")
+
+
+def test_what_rounds_releases_and_lineage_say_to_do_next_can_be_done(desk: Desk) -> None:
+    desk.follow(desk.run("rounds list"), "train sft", more="--help")  # training itself: test_next_steps.py
+    with desk.store() as store:
+        make_model(store, "models/lora/sft", inputs={})
+    desk.follow(desk.refused("rounds accept 1"), "train ppo --round 1", more="--help")
+    with desk.store() as store:
+        entry = make_model(store, "models/rl/round1", inputs={}, method="ppo", config={"adapter": "models/lora/sft"})
+        examine(store, entry.sha256)
+    made = desk.follow(desk.run("rounds accept 1"), "release v1.0-rl")
+    desk.follow(made, "release verify v1.0-rl")
+    assert "round1" in desk.follow(made, "lineage v1.0-rl")
+    with desk.store() as store:
+        crud.add(store, [Incident(record_id="fb_1")], actor="test")
+    assert "SFT is in use again" in desk.follow(desk.refused("release verify v1.0-rl"), "rounds rollback")
+
+
+def test_what_inspect_says_to_do_next_can_be_done(desk: Desk) -> None:
+    refused = desk.refused("inspect")
+    rows = [{"id": str(n), "question": f"Case {n}?", "answer": f"Rest {n} days."} for n in range(3)]
+    (desk.home / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    desk.follow(refused, "inspect answers.jsonl")
+    assert list((desk.home / "reports/inspect").rglob("form.csv"))
