@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, make_url, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, make_url, or_, select
 
 from medloop.contracts import AuditEvent, canonical_json
 from medloop.errors import InputError, MedloopError, explain_os_errors
@@ -345,8 +345,8 @@ def _place_of(home: Path) -> str:
 
 
 def _holds_data(conn: Connection) -> bool:
-    queries = (select(table.c[0]).limit(1) for name, table in metadata.tables.items() if name not in _UNAUDITED)
-    return any(conn.execute(query).first() is not None for query in queries)
+    tables = (table for name, table in metadata.tables.items() if name not in _UNAUDITED)
+    return bool(conn.execute(select(or_(*(select(table.c[0]).exists() for table in tables)))).scalar())
 
 
 def _on_chain(conn: Connection, head: Head) -> bool:
