@@ -26,6 +26,7 @@ from medloop.api.policy import Caller, allow
 from medloop.api.request_filter import LOOPBACK, RequestFilter
 from medloop.api.routes import (
     chat,
+    codebook,
     data,
     feedback,
     feedback_read,
@@ -112,7 +113,7 @@ def create_app(
     app.state.error_page = error_page
     app.state.dashboard_cache = {}  # web/pages/dashboard.py
     # Routes are tried in this order, so the busiest come first.
-    routes = (chat, feedback, widget, queue, feedback_read, incidents, train, data, quarantine, lineage, registry, gate)
+    routes = (chat, feedback, widget, queue, feedback_read, incidents, train, data, quarantine, lineage, registry, gate, codebook)
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):
         app.include_router(router)
 

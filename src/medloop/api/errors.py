@@ -22,6 +22,7 @@ from medloop.jobs.worker import frames
 from medloop.knobs import problem_text
 from medloop.privacy.erasure.erase import ChangedSinceRequestError
 from medloop.serve.gateway.chat_request import ChatError, openai_error
+from medloop.store.records.codebook import CodebookPersonError, CodebookRefusedError, NoSuchEntryError
 from medloop.store.records.erasure_requests import DecidedError, NoSuchRequestError, NotAllowedError
 from medloop.store.records.gates import GateDecidedError, GatePersonError, NoSuchGateError
 from medloop.store.records.incident_rows import (
@@ -58,6 +59,9 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (DecidedError, 409),
     (ChangedSinceRequestError, 409),
     (GatePersonError, 403),
+    (CodebookPersonError, 403),
+    (CodebookRefusedError, 409),
+    (NoSuchEntryError, 404),
     (GateDecidedError, 409),
     (AlreadyClosedError, 409),
     (AlreadyProposedError, 409),

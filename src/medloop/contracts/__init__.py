@@ -54,7 +54,16 @@ from medloop.contracts.job import (
 )
 from medloop.contracts.model import ModelRef, TrainingCard
 from medloop.contracts.registry import AliasChange, ModelVersion
-from medloop.contracts.rule import CodebookDelta, CodebookRule
+from medloop.contracts.rule import (
+    CodebookDelta,
+    CodebookEntry,
+    CodebookRule,
+    CodebookTrial,
+    CodebookVersion,
+    EntryText,
+    EntryWords,
+    TrialCase,
+)
 from medloop.contracts.score import (
     Component,
     Judgement,
@@ -80,15 +89,17 @@ from medloop.contracts.suite import (
 )
 
 __all__ = [
-    "AliasChange", "AnswerSnapshot", "AuditEvent", "Champion", "ChooseArm", "CodebookDelta", "CodebookRule", "Completion",
+    "AliasChange", "AnswerSnapshot", "AuditEvent", "Champion", "ChooseArm", "CodebookDelta", "CodebookEntry",
+    "CodebookRule", "CodebookTrial", "CodebookVersion", "Completion",
     "Component", "Consent", "Contract", "Conversation", "Correction", "CriticalFailure", "DatasetCard", "Difference",
-    "DynamicWeights", "ErasedRows", "EvalReport", "ExpertVerdict", "FailureCluster", "Feedback", "FeedbackCard", "FileEntry",
+    "DynamicWeights", "EntryText", "EntryWords",
+    "ErasedRows", "EvalReport", "ExpertVerdict", "FailureCluster", "Feedback", "FeedbackCard", "FileEntry",
     "FindPassages", "FindRules", "GateCheck", "GateResult", "GuardAct", "IRSConfig", "Incident", "IncidentStep",
     "InputGuard", "InspectedSample", "Interval", "JobDetail", "JobMetrics", "JobRuntime", "JobStatus", "Judgement",
     "LogLikelihood", "Message", "MetricLine", "Missing", "ModelRef", "ModelResult", "ModelVersion", "Objective", "Origin",
     "OutputGuard", "PairedSpread", "Passage", "PassagesFound", "Preference", "PreferencePair", "Prompt", "Record",
     "RedTeamCase", "Reward", "Route", "Rule", "RuleUse", "RulesFound", "Sample", "Score", "ScoredAnswer", "ScoredSample",
     "Scorer", "SignOff", "Source", "Span", "Suite", "SuiteCase", "SuiteConfig", "SuiteMetric", "SuiteModel", "SuiteProgress",
-    "SuiteResult", "SuiteSummary", "Trace", "TrainRequest", "TrainingCard", "Waiver", "canonical_json", "sha256_id",
+    "SuiteResult", "SuiteSummary", "Trace", "TrainRequest", "TrainingCard", "TrialCase", "Waiver", "canonical_json", "sha256_id",
     "utc_now", "uuid7",
 ]  # fmt: skip

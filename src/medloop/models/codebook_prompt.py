@@ -2,17 +2,20 @@
 
     codebook = read_codebook(Path("rules.jsonl"))
     codebook.before(messages)                            # its text at the start of the system message
+    with_rules(messages, find(question))                 # the same with the rules that fit one question
+    spoken(answer, rules)                                # an answer after the vetted sentences of its rules
 
 A file of rules is JSON lines of `CodebookRule` or `CodebookDelta` (as `data feedback` proposes them), or plain text that is taken
 as it is. Retired rules are left out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from medloop.contracts import CodebookDelta, CodebookRule, Message
+from medloop.contracts import CodebookDelta, CodebookRule, Message, RulesFound
 from medloop.errors import InputError, explain_os_errors
 from medloop.store.files import jsonl
 from medloop.store.files.atomic import file_sha256
@@ -30,16 +33,44 @@ class Codebook:
 
     def before(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages with the rules at the start of the system message."""
-        own = messages[0].content if messages[0].role == "system" else ""
-        rest = messages[1:] if own else messages
-        return (Message(role="system", content=f"{self.text}\n\n{own}".strip()), *rest)
+        return _before(self.text, messages)
+
+
+def with_rules(messages: tuple[Message, ...], found: RulesFound) -> tuple[Message, ...]:
+    """The messages with the rules that fit their question; unchanged where none does."""
+    return _before(rules_text([rule.text for rule in found.rules]), messages) if found.rules else messages
+
+
+def rules_text(texts: Sequence[str]) -> str:
+    """Rules as they stand in a prompt: a heading, then one line for each."""
+    return "\n".join([HEADING, *(f"- {' '.join(text.split())}" for text in dict.fromkeys(texts))])
+
+
+def first_sentences(found: RulesFound) -> tuple[str, ...]:
+    """The vetted sentences that stand before the answer, best fitting rule first, each once."""
+    return tuple(dict.fromkeys(rule.first_sentence for rule in found.rules if rule.first_sentence))
+
+
+def spoken(answer: str, found: RulesFound) -> str:
+    """The answer as the user gets it: the vetted sentences of its rules first, behind the reasoning if it shows one."""
+    sentences = " ".join(first_sentences(found))
+    if not sentences:
+        return answer
+    reasoning, mark, visible = answer.rpartition("</think>")
+    return f"{reasoning}{mark}\n{sentences}\n{visible.strip()}".strip()
+
+
+def _before(text: str, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    own = messages[0].content if messages[0].role == "system" else ""
+    rest = messages[1:] if own else messages
+    return (Message(role="system", content=f"{text}\n\n{own}".strip()), *rest)
 
 
 def read_codebook(path: Path) -> Codebook:
     if path.suffix == ".jsonl":
         rules = [_rule(path, number, row) for number, row in jsonl.numbered(path)]
         active = [rule.text for rule in rules if rule.state != "retired"]
-        text = "\n".join([HEADING, *(f"- {' '.join(line.split())}" for line in dict.fromkeys(active))]) if active else ""
+        text = rules_text(active) if active else ""
     else:
         with explain_os_errors(path):
             text = path.read_bytes().decode("utf-8", errors="replace").strip()

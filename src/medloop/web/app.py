@@ -10,6 +10,7 @@ from medloop.web.pages import (
     approvals,
     audit,
     chat,
+    codebook,
     compare,
     correct,
     dashboard,
@@ -34,6 +35,7 @@ from medloop.web.pages import (
 PAGES = (
     home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
     trust, lineage, registry, knowledge, audit, users, settings, guidelines, static_files,
+    codebook,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

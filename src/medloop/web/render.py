@@ -26,6 +26,7 @@ MENU = {
     "queue": ("clinician", "annotator"), "rate": ("clinician",), "compare": ("clinician", "annotator"),
     "correct": ("clinician",), "history": ("clinician", "annotator"), "quarantine": ("clinician",),
     "incidents": ("clinician", "engineer", "auditor", "admin"), "approvals": ("clinician", "admin"),
+    "codebook": ("clinician", "annotator", "engineer", "auditor", "admin"),
     "gate": ("clinician", "engineer", "auditor", "admin"),
     "dashboard": ("engineer", "auditor", "admin"), "run": ("engineer", "admin"),
     "trust": ("engineer", "auditor", "admin"), "registry": ("clinician", "engineer", "auditor", "admin"),

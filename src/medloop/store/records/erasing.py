@@ -119,7 +119,7 @@ def _add_dependents(conn: Connection, ids: RecordIds) -> None:
 
 
 def find_derived(store: Store, ids: RecordIds) -> RecordIds:
-    """Red-team cases, queue items and scores that were made from these records."""
+    """Red-team cases, queue items, scores and entries of the codebook that were made from these records."""
     every = sorted(set().union(*ids.values()))
     cases, items, scores = tables.red_team_cases, tables.queue_items, tables.scored_answers
     with store.read() as conn:
@@ -127,6 +127,7 @@ def find_derived(store: Store, ids: RecordIds) -> RecordIds:
             "red_team_cases": _ids_with(conn, cases, cases.c.record_id, every),
             "queue_items": _ids_with(conn, items, items.c.trace_id, every) | _items_with_text(store, ids, set(every)),
             "scored_answers": _ids_with(conn, scores, scores.c.sample_id, every),
+            "codebook_entries": evidence.entries_from(conn, set(every)),
         }
 
 

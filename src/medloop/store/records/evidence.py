@@ -99,3 +99,11 @@ def remove_clear_names(conn: Connection, record_ids: Iterable[str], drop_model: 
         for row in conn.execute(select(incidents.c.id, incidents.c.model_version).where(incidents.c.record_id.in_(chunk))).all():
             if row.model_version is not None and drop_model(row.model_version):
                 conn.execute(update(incidents).where(incidents.c.id == row.id).values(model_version=None))
+
+
+def entries_from(conn: Connection, every: set[str]) -> set[str]:
+    """Revisions of the codebook that one of these records is the evidence of, with all later and earlier ones of their entry."""
+    table = tables.codebook_entries
+    rows = conn.execute(select(table.c.revision_id, table.c.entry_id, table.c.evidence)).all()
+    entries = {row.entry_id for row in rows if every & set(row.evidence)}
+    return {str(row.revision_id) for row in rows if row.entry_id in entries}

@@ -39,6 +39,7 @@ SCOPES = {
     "feedback:write": "send ratings, choices, corrections and traces", "feedback:read": "list and export records",
     "queue": "take items from the review queue and answer them", "data": "build and read de-identified datasets",
     "incidents": "read and close incidents", "gate": "run the gate, read its verdicts, sign and waive",
+    "codebook": "read, propose, approve and retire rules of the codebook",
     "metrics": "read numbers about the feedback and the server", "jobs": "start, watch and stop training jobs",
     "registry": "read, register and promote versions of the model", "audit": "read the audit log",
     "privacy": "record consent, decide on quarantine, erase", "users": "manage users and keys",

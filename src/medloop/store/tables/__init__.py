@@ -6,6 +6,7 @@
     access      users, API keys, sessions, idempotency keys
     privacy     consents, tombstones, requests for erasures that need two people
     artifacts   the catalog of artifacts, their flags, which records are in which dataset, decisions about rounds of RL
+    codebook    entries of the codebook with their revisions, its versions, trials and votes
     gate        verdicts on models, sign-offs, waivers
     registry    versions of the registry, changes of their aliases
     loop        what happened in the cycles of the loop
@@ -20,6 +21,7 @@ Ids, names of agents and models, numbers and times stay readable, because querie
 
 from medloop.store.tables.access import api_keys, idempotency_keys, sessions, users
 from medloop.store.tables.artifacts import artifact_flags, artifacts, lineage, round_events
+from medloop.store.tables.codebook import codebook_cursor, codebook_entries, codebook_trials, codebook_versions, codebook_votes
 from medloop.store.tables.columns import encrypted_columns, encrypted_tables, id_column, metadata, natural_id, time_columns
 from medloop.store.tables.core import audit_log, data_keys, guidelines, workspace_settings
 from medloop.store.tables.experiment import experiment_cursors, experiment_events, experiment_observations, experiments
@@ -43,11 +45,12 @@ from medloop.store.tables.serving import deploy_events, serving_routes
 from medloop.store.tables.telemetry import sent_records, sync_cursors
 
 __all__ = [
-    "api_keys", "artifact_flags", "artifacts", "audit_log", "consents", "cycle_events", "data_keys", "deploy_events",
-    "encrypted_columns", "encrypted_tables", "erasure_requests", "experiment_cursors", "experiment_events",
-    "experiment_observations", "experiments", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column",
-    "idempotency_keys", "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items",
-    "queue_turns", "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections",
-    "rlhf_feedback", "rlhf_preferences", "round_events", "scored_answers", "sent_records", "serving_routes", "sessions",
-    "sync_cursors", "time_columns", "tombstones", "traces", "users", "withdrawals", "workspace_settings",
+    "api_keys", "artifact_flags", "artifacts", "audit_log", "codebook_cursor", "codebook_entries", "codebook_trials",
+    "codebook_versions", "codebook_votes", "consents", "cycle_events", "data_keys", "deploy_events", "encrypted_columns",
+    "encrypted_tables", "erasure_requests", "experiment_cursors", "experiment_events", "experiment_observations",
+    "experiments", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column", "idempotency_keys",
+    "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items", "queue_turns",
+    "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
+    "rlhf_preferences", "round_events", "scored_answers", "sent_records", "serving_routes", "sessions", "sync_cursors",
+    "time_columns", "tombstones", "traces", "users", "withdrawals", "workspace_settings",
 ]  # fmt: skip

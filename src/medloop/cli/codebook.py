@@ -1,0 +1,342 @@
+"""`medloop codebook`: rules that correct the assistant at once: propose, try, approve, retire, roll back."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medloop.cli import ui
+from medloop.cli.login import logged_in
+from medloop.contracts import CodebookEntry, CodebookTrial, CodebookVersion
+from medloop.errors import ConfigError, ResultError
+from medloop.loop import codebook as work
+from medloop.loop.codebook_trial import approve_entry, try_entry
+from medloop.store.audit_trail import actor
+from medloop.store.db import open_store
+from medloop.store.files import jsonl
+from medloop.store.records import codebook, codebook_votes, users
+
+codebook_app = typer.Typer(no_args_is_help=True, help="Rules that correct the assistant at once: propose, try, approve, retire.")
+VERDICTS = {"better": "better", "same": "no difference", "worse": "WORSE", "critical": "WORSE in a critical case"}
+
+EntryId = Annotated[str, typer.Argument(metavar="ENTRY", help="Id of an entry or its end, from 'medloop codebook list'.")]
+UserName = Annotated[str, typer.Option("--user", metavar="NAME", help="Your user name; the password is asked for.")]
+Reason = Annotated[str, typer.Option(help="Why. It stays for good: do not name patients.")]
+Text = Annotated[str | None, typer.Option(help="The rule in one or two sentences.")]
+Triggers = Annotated[
+    list[str] | None,
+    typer.Option("--trigger", metavar="WORDS", help="Words that a question must have; a|b: one of them; may be repeated."),
+]
+FirstSentence = Annotated[
+    str | None, typer.Option("--first-sentence", help="A vetted sentence that is put before the answer as it is.")
+]
+Expires = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day on which it holds (UTC).")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(codebook_app, name="codebook")
+
+
+@codebook_app.command("propose")
+def propose(
+    correction: Annotated[str | None, typer.Option(metavar="ID", help="One correction; without it, all new ones.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Look at all corrections again, not only at new ones.")] = False,
+    text: Text = None,
+    trigger: Triggers = None,
+    first_sentence: FirstSentence = None,
+    scope: Annotated[str, typer.Option(help="What is at stake: emergency, medication, ..., routine; else read from it.")] = "",
+    expires: Expires = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Who writes the rule; needed with --text.")] = None,
+    json_: ui.AsJson = False,
+) -> None:
+    """Propose rules from corrections, or write one yourself. Nothing changes before somebody approves it.
+
+    Example:  medloop codebook propose
+    Example:  medloop codebook propose --text "Ask for the weight first." --trigger "child|儿童" --user dr.li
+    """
+    with open_store(ui.settings()) as store:
+        proposals = work.Proposals()
+        if text is not None:
+            if user is None:
+                raise ConfigError("A rule needs its author", "Add --user NAME")
+            person = logged_in(store, user)
+            entry = work.written_entry(
+                store, text, triggers=trigger or (), first_sentence=first_sentence or "", scope=scope, author=person.user_id,
+                actor=person.user_id, expires=_last_moment(expires),
+            )  # fmt: skip
+            proposals.entries.append(entry)
+        elif correction is not None:
+            proposals.entries.append(work.propose_from(store, correction, actor=actor()))
+        else:
+            proposals = work.propose_new(store, actor=actor(), everything=everything)
+    if json_:
+        ui.say_json({"proposed": [_as_json(entry) for entry in proposals.entries], "known": proposals.known,
+                     "unusable": proposals.unusable})  # fmt: skip
+        return
+    _table(proposals.entries, {})
+    ui.say(f"Proposals: {len(proposals.entries)}. Corrections that have one already: {proposals.known}.")
+    for why, count in sorted(proposals.unusable.items()):
+        ui.say(f"Corrections without a rule because {why}: {count}.")
+    if proposals.entries:
+        ui.next_step(f"codebook show {proposals.entries[0].entry_id}")
+
+
+@codebook_app.command("list")
+def list_(
+    state: Annotated[str | None, typer.Option(help="Only proposed, active, retired or refused ones.")] = None,
+    json_: ui.AsJson = False,
+) -> None:
+    """List the entries with their counters, newest first.
+
+    Example:  medloop codebook list --state proposed
+    """
+    with open_store(ui.settings()) as store:
+        rows = [entry for entry in codebook.entries(store) if state in (None, entry.state)]
+        counts, current = codebook_votes.counts(store), codebook.live(store)
+    if json_:
+        ui.say_json({"version": current.version, "sha256": current.sha256,
+                     "entries": [_as_json(entry, counts.get(entry.entry_id)) for entry in rows]})  # fmt: skip
+        return
+    if not rows:
+        ui.say("The codebook has no entries yet. Corrections on the pages become proposals.")
+        ui.next_step("codebook propose")
+        return
+    _table(rows, counts)
+    ui.say(f"Version {current.version}, {current.sha256[7:19]}: {len(current.entries)} entries are live.")
+
+
+@codebook_app.command("show")
+def show(entry: EntryId, json_: ui.AsJson = False) -> None:
+    """Show an entry: its words, where it comes from, its revisions, trials and counters.
+
+    Example:  medloop codebook show rule_01a1dee4
+    """
+    with open_store(ui.settings()) as store:
+        found = codebook.get_entry(store, entry)
+        history, counts = codebook.revisions(store, found.entry_id), codebook_votes.counts(store).get(found.entry_id)
+        trials = [trial for revision in history for trial in codebook.trials(store, revision.revision_id)]
+        against, names = work.conflicts_of(store, found), users.names(store)
+    if json_:
+        ui.say_json({**_as_json(found, counts), "revisions": [_as_json(row) for row in history], "conflicts": against,
+                     "trials": [trial.model_dump(mode="json") for trial in trials]})  # fmt: skip
+        return
+    ui.say(f"{found.entry_id}, revision {found.revision}: {found.kind}, {found.scope}, {found.state}")
+    ui.say(f"  {ui.printable(found.text)}")
+    if found.content.first_sentence:
+        ui.say(f"  First sentence: {ui.printable(found.content.first_sentence)}")
+    ui.say(f"  Triggers: {ui.printable(', '.join(found.content.triggers)) or 'none: questions like its own'}")
+    ui.say(f"  From: {', '.join(found.evidence) or 'a person who wrote it'}; author {names.get(found.author, found.author)}")
+    if found.approver:
+        ui.say(
+            f"  Approved by {names.get(found.approver, found.approver)}"
+            + (f" and {names.get(found.second, found.second)}" if found.second else "")
+        )
+    ui.say(f"  Expires: {f'{found.expires:%Y-%m-%d}' if found.expires else 'never'}")
+    helpful, harmful = (counts.helpful, counts.harmful) if counts else (0, 0)
+    ui.say(f"  Answers with it that people liked: {helpful}; disliked, flagged or corrected: {harmful}")
+    if against:
+        ui.say(f"  Contradicts: {', '.join(against)}")
+    for trial in trials[:3]:
+        _say_trial(trial)
+    if found.state == "proposed":
+        ui.next_step(f"codebook try {found.entry_id}")
+
+
+@codebook_app.command("try")
+def try_(entry: EntryId, json_: ui.AsJson = False) -> None:
+    """Answer the regression set with the live model, with and without a proposal, and compare.
+
+    Example:  medloop codebook try rule_01a1dee4
+    """
+    settings = ui.settings()
+    with open_store(settings) as store:
+        found = codebook.get_entry(store, entry)
+        trial = try_entry(settings, store, found, actor=actor(), removed=found.state == "active")
+    if json_:
+        ui.say_json(trial)
+        return
+    _say_trial(trial)
+    if found.state == "proposed" and trial.verdict != "critical":
+        ui.next_step(f"codebook approve {found.entry_id} --user NAME", "A clinician approves it with:")
+
+
+@codebook_app.command("approve")
+def approve(
+    entry: EntryId,
+    user: UserName,
+    reason: Reason = "",
+    refuse: Annotated[bool, typer.Option("--refuse", help="Decide against the proposal.")] = False,
+) -> None:
+    """Make a proposal live, as a clinician; it is tried on the regression set first. The next answer uses it.
+
+    In a scope that concerns safety, the approver is not the author. Where a critical case gets worse or a live entry says the
+    opposite, two clinicians have to approve it, each with a reason.
+
+    Example:  medloop codebook approve rule_01a1dee4 --user dr.li
+    """
+    settings = ui.settings()
+    with open_store(settings) as store:
+        person = logged_in(store, user)
+        found = codebook.get_entry(store, entry)
+        if refuse:
+            codebook.refuse(store, found.revision_id, by=person.user_id, reason=reason)
+            ui.say(f"{found.entry_id} was refused.")
+            return
+        against = work.conflicts_of(store, found)
+        version, trial = approve_entry(settings, store, found, by=person.user_id, reason=reason)
+    _say_trial(trial)
+    if version is None:
+        why = f"it contradicts {', '.join(against)}" if against else "a critical case of the regression set gets worse"
+        raise ResultError(
+            f"{found.entry_id} is not live: {why}", f"A second clinician can approve it with --reason; {user} cannot"
+        )
+    _say_version(version)
+
+
+@codebook_app.command("edit")
+def edit(
+    entry: EntryId,
+    user: UserName,
+    text: Text = None,
+    trigger: Triggers = None,
+    first_sentence: FirstSentence = None,
+    scope: Annotated[str | None, typer.Option(help="What is at stake: emergency, medication, ..., routine.")] = None,
+    expires: Expires = None,
+) -> None:
+    """Change an entry: a new revision, which waits for approval; the live one stays until then.
+
+    Example:  medloop codebook edit rule_01a1dee4 --trigger "child|儿童" --user dr.li
+    """
+    given = {
+        "text": text,
+        "triggers": trigger,
+        "first_sentence": first_sentence,
+        "scope": scope,
+        "expires": _last_moment(expires),
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    if not changes:
+        raise ConfigError("Nothing to change", "Name --text, --trigger, --first-sentence, --scope or --expires")
+    with open_store(ui.settings()) as store:
+        person = logged_in(store, user)
+        found = codebook.get_entry(store, entry)
+        revised = work.draft_edit(store, found, changes, actor=person.user_id, author=person.user_id)
+    ui.say(f"{revised.entry_id} has revision {revised.revision}, which waits for approval.")
+    ui.next_step(f"codebook try {revised.entry_id}")
+
+
+@codebook_app.command("merge")
+def merge(
+    entry: EntryId,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The entry that the first one replaces.")],
+    user: UserName,
+) -> None:
+    """Propose one entry in place of two that say the same: the words of the first, the evidence of both.
+
+    Example:  medloop codebook merge rule_01a1dee4 rule_01a1df00 --user dr.li
+    """
+    with open_store(ui.settings()) as store:
+        person = logged_in(store, user)
+        first, second = codebook.get_entry(store, entry), codebook.get_entry(store, other)
+        revised = work.merge_entries(store, first, second, actor=person.user_id, author=person.user_id)
+    ui.say(f"{revised.entry_id} has revision {revised.revision}, which would replace {second.entry_id}.")
+    ui.next_step(f"codebook try {revised.entry_id}")
+
+
+@codebook_app.command("retire")
+def retire(entry: EntryId, user: UserName, reason: Reason) -> None:
+    """Take an entry out of the codebook, as a clinician or an admin. It stays readable; a rollback brings it back.
+
+    Example:  medloop codebook retire rule_01a1dee4 --reason "The new guideline says otherwise." --user dr.li
+    """
+    with open_store(ui.settings()) as store:
+        person = logged_in(store, user)
+        found = codebook.get_entry(store, entry)
+        version = codebook.retire(store, found.entry_id, by=person.user_id, reason=reason)
+    _say_version(version)
+
+
+@codebook_app.command("rollback")
+def rollback(
+    version: Annotated[int, typer.Argument(min=0, help="The version to go back to, from 'medloop codebook history'.")],
+    user: UserName,
+    reason: Reason,
+) -> None:
+    """Make the codebook what it was in an earlier version, as a clinician or an admin. The next answer uses it.
+
+    Example:  medloop codebook rollback 3 --reason "Version 4 confused patients." --user dr.li
+    """
+    with open_store(ui.settings()) as store:
+        person = logged_in(store, user)
+        made = codebook.rollback(store, version, by=person.user_id, reason=reason)
+    _say_version(made)
+
+
+@codebook_app.command("history")
+def history(json_: ui.AsJson = False) -> None:
+    """List the versions of the codebook, newest first: what changed, who decided, why.
+
+    Example:  medloop codebook history
+    """
+    with open_store(ui.settings()) as store:
+        rows, names = codebook.versions(store), users.names(store)
+    if json_:
+        ui.say_json([row.model_dump(mode="json", exclude_none=True) for row in rows])
+        return
+    if not rows:
+        ui.say("The codebook has no version yet: nothing was approved.")
+        return
+    cells = [(str(row.version), f"{row.timestamp:%Y-%m-%d %H:%M}", row.action, row.entry_id or "", str(len(row.revisions)),
+              names.get(row.actor, row.actor), row.sha256[7:19], ui.printable(row.reason)) for row in rows]  # fmt: skip
+    ui.table(("version", "time (UTC)", "change", "entry", "live", "by", "hash", "reason"), cells)
+
+
+@codebook_app.command("export")
+def export(file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Where the rules are written.")]) -> None:
+    """Write the live rules as JSON lines, for 'medloop eval --model NAME,codebook=FILE.jsonl'.
+
+    Example:  medloop codebook export rules.jsonl
+    """
+    with open_store(ui.settings()) as store:
+        current, counts = codebook.live(store), codebook_votes.counts(store)
+    rules = [work.as_rule(entry, counts.get(entry.entry_id)) for entry in current.entries if entry.kind == "rule"]
+    if not rules:
+        raise ResultError("No rule of the codebook is live", "Approve one first: medloop codebook list --state proposed")
+    jsonl.write(file, (rule.model_dump(mode="json", exclude_none=True) for rule in rules))
+    ui.say(f"{len(rules)} rules of version {current.version} are in {ui.shown(file)}.")
+
+
+def _last_moment(day: datetime | None) -> datetime | None:
+    return None if day is None else day.replace(hour=23, minute=59, second=59, tzinfo=UTC)
+
+
+def _as_json(entry: CodebookEntry, counts: codebook_votes.VoteCounts | None = None) -> dict[str, object]:
+    numbers = counts or codebook_votes.VoteCounts()
+    return {**entry.model_dump(mode="json", exclude_none=True), "helpful": numbers.helpful, "harmful": numbers.harmful}
+
+
+def _table(entries: list[CodebookEntry], counts: dict[str, codebook_votes.VoteCounts]) -> None:
+    rows = []
+    for entry in entries:
+        votes = counts.get(entry.entry_id, codebook_votes.VoteCounts())
+        text = ui.printable(entry.text)
+        cells = (entry.entry_id, str(entry.revision), entry.kind, entry.scope, entry.state)
+        rows.append((*cells, f"+{votes.helpful} -{votes.harmful}", text if len(text) <= 80 else f"{text[:79]}…"))
+    if rows:
+        ui.table(("entry", "rev.", "kind", "scope", "state", "votes", "text"), rows)
+
+
+def _say_trial(trial: CodebookTrial) -> None:
+    better, worse = trial.count(before=False, after=True), trial.count(before=True, after=False)
+    ui.say(
+        f"Tried with {trial.model} on {len(trial.cases) + trial.unchanged} cases ({len(trial.cases)} with another prompt): "
+        f"{better} better, {worse} worse: {VERDICTS[trial.verdict]}."
+    )
+    for case in trial.cases:
+        if case.before and not case.after:
+            ui.say(f"  worse: {case.case_id} ({case.source}{', critical' if case.critical else ''})")
+
+
+def _say_version(version: CodebookVersion) -> None:
+    ui.say(f"Version {version.version} of the codebook is live, {version.sha256[7:19]}: entries {len(version.revisions)}.")

@@ -1,0 +1,166 @@
+"""The entries that fit a question, within a budget of tokens: by their triggers, the lexicon's concepts, and likeness of words.
+
+    find = Retriever(live.entries, live.sha256)
+    find("我爸嘴角歪了，说话不清楚")            # RulesFound(codebook="sha256:…", rules=(RuleUse(...),))
+
+A rule fits if all its triggers are in the question, as words or as what the lexicon knows under several names in both languages,
+or if the question is much like the one it came from. A vetted first sentence needs more than a rule in the prompt, because it
+stands in the answer as it is: all triggers or nearly the same question, in the language of the question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from medloop import lexicon
+from medloop.codebook.similar import concepts, denied, ngram_vectors
+from medloop.contracts import CodebookEntry, Contract, RulesFound, RuleUse, utc_now
+from medloop.lexicon.language import detect_language
+
+ALWAYS = "*"  # a trigger that every question has
+TOKENS_PER_HANZI, CHARACTERS_PER_TOKEN = 1.0, 4.0  # a rough count, on the safe side for the usual tokenizers
+
+
+class RetrieveConfig(Contract):
+    """Limits of what is put into a prompt."""
+
+    most_rules: int = 4
+    most_examples: int = 2
+    token_budget: int = 256
+    like_question: float = 0.34
+    same_question: float = 0.62
+    like_example: float = 0.3
+
+
+@dataclass(frozen=True)
+class _Trigger:
+    """Alternatives of one trigger: words, or concepts of the lexicon that one of them names."""
+
+    words: tuple[str, ...]
+    concepts: frozenset[str]
+
+    def is_in(self, folded: str, known: frozenset[str], absent: frozenset[str]) -> bool:
+        if ALWAYS in self.words or self.concepts & known:
+            return True
+        if self.concepts and self.concepts <= absent:
+            return False
+        return any(_has_word(folded, word) for word in self.words)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well an entry fits: whether all its triggers are there, and how like the question is to its own."""
+
+    entry: CodebookEntry
+    triggered: bool
+    likeness: float
+
+    @property
+    def score(self) -> float:
+        return float(self.triggered) + self.likeness
+
+
+@dataclass
+class Retriever:
+    """The entries of one version of the codebook, ready to be asked."""
+
+    entries: Sequence[CodebookEntry]
+    sha256: str
+    config: RetrieveConfig = field(default_factory=RetrieveConfig)
+
+    def __post_init__(self) -> None:
+        self._triggers = [tuple(map(_trigger, entry.content.triggers)) for entry in self.entries]
+        lines = [(index, line) for index, entry in enumerate(self.entries) for line in questions_of(entry)]
+        self._owners = np.array([index for index, _ in lines], dtype=np.intp)
+        self._vectors = ngram_vectors([line for _, line in lines])
+
+    def __call__(self, question: str, /) -> RulesFound:
+        fits = self.fits(question)
+        language = detect_language(question)
+        uses: list[RuleUse] = []
+        budget = self.config.token_budget
+        most = {"rule": self.config.most_rules, "example": self.config.most_examples}
+        for fit in fits:
+            text = shown_text(fit.entry)
+            cost = token_count(text)
+            if fit.entry.kind not in most or most[fit.entry.kind] <= 0 or cost > budget:
+                continue
+            most[fit.entry.kind] -= 1
+            budget -= cost
+            sentence = fit.entry.content.first_sentence if self._may_speak(fit, language) else ""
+            uses.append(RuleUse(rule_id=fit.entry.entry_id, text=text, first_sentence=sentence))
+        return RulesFound(codebook=self.sha256, rules=tuple(uses))
+
+    def fits(self, question: str) -> list[Fit]:
+        """The rules and examples that fit, best first; rules before examples."""
+        folded, known, absent = lexicon.folded(question), concepts(question), denied(question)
+        likeness = np.zeros(len(self.entries), np.float32)
+        np.maximum.at(likeness, self._owners, self._vectors @ ngram_vectors([question])[0])
+        fits, now = [], utc_now()
+        for entry, triggers, like in zip(self.entries, self._triggers, likeness, strict=True):
+            if entry.kind == "prompt" or entry.is_expired(now):
+                continue
+            triggered = bool(triggers) and all(trigger.is_in(folded, known, absent) for trigger in triggers)
+            if triggered or like >= self._least(entry):
+                fits.append(Fit(entry, triggered, float(like)))
+        return sorted(fits, key=lambda fit: (fit.entry.kind != "rule", -fit.score, fit.entry.entry_id))
+
+    def _least(self, entry: CodebookEntry) -> float:
+        """How like a question has to be without the triggers; a rule with triggers says itself when it holds."""
+        if entry.kind == "example":
+            return self.config.like_example
+        return self.config.same_question if entry.content.triggers else self.config.like_question
+
+    def _may_speak(self, fit: Fit, language: str) -> bool:
+        same_language = fit.entry.language == language or language == "mixed"
+        return same_language and (fit.triggered or fit.likeness >= self.config.same_question)
+
+
+def questions_of(entry: CodebookEntry) -> list[str]:
+    """The questions that an entry comes from: one a line."""
+    return [line for line in entry.content.question.splitlines() if line.strip()]
+
+
+def shown_text(entry: CodebookEntry) -> str:
+    """An entry as it stands in a prompt, on one line."""
+    if entry.kind != "example":
+        return " ".join(entry.text.split())
+    question, answer = questions_of(entry)[0], " ".join(entry.text.split())
+    if entry.language == "zh":
+        return f"示例。问：{question} 答：{answer}"
+    return f"Example. Question: {question} Answer: {answer}"
+
+
+def token_count(text: str) -> int:
+    hanzi = len(re.findall(r"[\u3000-\u9fff\uff00-\uffef]", text))
+    return int(hanzi * TOKENS_PER_HANZI + (len(text) - hanzi) / CHARACTERS_PER_TOKEN) + 1
+
+
+def fitting_words(question: str, entry: CodebookEntry) -> bool:
+    """Whether a question has all triggers of an entry."""
+    triggers = tuple(map(_trigger, entry.content.triggers))
+    folded, known, absent = lexicon.folded(question), concepts(question), denied(question)
+    return bool(triggers) and all(trigger.is_in(folded, known, absent) for trigger in triggers)
+
+
+def _trigger(text: str) -> _Trigger:
+    words = tuple(word.strip() for word in text.split("|") if word.strip())
+    named = [concepts(word) or _by_name(word) for word in words]
+    return _Trigger(tuple(lexicon.folded(word) for word in words), frozenset().union(*named))
+
+
+def _by_name(word: str) -> frozenset[str]:
+    """The red flag or drug that has this name in the lexicon, although its patterns do not read it ("stroke signs")."""
+    wanted = lexicon.folded(word)
+    flags = {f"red_flag:{entry.id}" for entry in lexicon.red_flags() if wanted in (entry.zh_name.lower(), entry.en_name.lower())}
+    return frozenset(flags | ({f"drug:{wanted}"} if wanted in lexicon.drugs() else set()))
+
+
+def _has_word(folded: str, word: str) -> bool:
+    if re.search(r"[a-z0-9]", word):
+        return re.search(rf"(?<![a-z0-9]){re.escape(word)}(?![a-z0-9])", folded) is not None
+    return word in folded

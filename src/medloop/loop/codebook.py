@@ -1,0 +1,262 @@
+"""The codebook, composed: corrections become proposals, proposals become rules of the next answer.
+
+    rules_for(store)                                      # FindRules of the assistant; reads a changed codebook by itself
+    propose_new(store, actor="usr_1")                     # from corrections that came since the last look
+    propose_from(store, "cor_…", actor="usr_1")           # from one of them
+    draft_edit(store, entry, {"text": "…"}, actor=…)      # a new revision, which waits for approval like any other
+
+Texts pass the scrubber first; a correction that waits in quarantine, was erased, replaced or taken back, or that does not allow
+training gives no rule. The audit log has the reading.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from medloop.codebook.curate import Placement, conflicts, merged, place
+from medloop.codebook.reflect import CorrectedAnswer, reflect
+from medloop.codebook.retrieve import RetrieveConfig, Retriever
+from medloop.codebook.similar import Embed
+from medloop.contracts import CodebookEntry, CodebookRule, Correction, EntryText, FindRules, RulesFound, utc_now
+from medloop.contracts.rule import EntryKind
+from medloop.data.text.risk import strata_of
+from medloop.errors import InputError
+from medloop.knobs import problem_text
+from medloop.lexicon.language import detect_language
+from medloop.privacy.consent import Register
+from medloop.privacy.phi.scrub import Scrubber
+from medloop.reward.detect.acts import acts, is_about_medicine
+from medloop.store.db import Store
+from medloop.store.records import codebook, codebook_votes, crud, lineage, quarantine
+from medloop.store.records.audited_read import get_audited
+from medloop.store.tables import rlhf_corrections
+
+PURPOSE = "codebook"
+Reflector = Callable[[CorrectedAnswer], EntryText | None]  # a teacher's words, or None where it has none
+
+
+class RulesOfStore:
+    """FindRules over the live codebook; looks before every question whether it has changed."""
+
+    def __init__(self, store: Store, config: RetrieveConfig | None = None) -> None:
+        self._store, self._config = store, config or RetrieveConfig()
+        self._key: tuple[int, int] | None = None
+        self._retriever = Retriever((), codebook.sha256_of(()), self._config)
+
+    def __call__(self, question: str, /) -> RulesFound:
+        return self.retriever()(question)
+
+    @property
+    def sha256(self) -> str:
+        return self.retriever().sha256
+
+    @property
+    def system_prompt(self) -> str:
+        """The system prompt of the codebook; empty where it has none."""
+        return next((entry.text for entry in self.retriever().entries if entry.kind == "prompt"), "")
+
+    def retriever(self) -> Retriever:
+        key = codebook.live_key(self._store)
+        if key != self._key:
+            current = codebook.live(self._store)
+            self._retriever, self._key = Retriever(current.entries, current.sha256, self._config), key
+        return self._retriever
+
+
+def rules_for(store: Store, config: RetrieveConfig | None = None) -> FindRules:
+    return RulesOfStore(store, config)
+
+
+@dataclass
+class Proposals:
+    """What came of a look at corrections: proposals, and why the others gave none."""
+
+    entries: list[CodebookEntry] = field(default_factory=list)
+    known: int = 0
+    unusable: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, why: str) -> None:
+        self.unusable[why] = self.unusable.get(why, 0) + 1
+
+
+def propose_new(store: Store, *, actor: str, everything: bool = False, reflector: Reflector | None = None) -> Proposals:
+    """Proposals from the corrections since the last look, or from all that have none yet."""
+    after = 0 if everything else codebook_votes.cursor(store).proposed_row
+    proposals, last = Proposals(), after
+    while page := crud.page(store, Correction, after=last):
+        known = {
+            name for entry in codebook.by_evidence(store, [record.correction_id for _, record in page]) for name in entry.evidence
+        }
+        for last, record in page:  # noqa: B007
+            if record.correction_id in known:
+                proposals.known += 1
+                continue
+            _propose(store, record.correction_id, proposals, actor, reflector)
+    codebook_votes.move_cursor(store, proposed_row=max(last, codebook_votes.cursor(store).proposed_row))
+    return proposals
+
+
+def propose_from(store: Store, correction_id: str, *, actor: str, reflector: Reflector | None = None) -> CodebookEntry:
+    """The proposal from one correction; InputError says why it gives none."""
+    proposals = Proposals()
+    _propose(store, correction_id, proposals, actor, reflector)
+    if not proposals.entries:
+        why = next(iter(proposals.unusable), "it was not found")
+        raise InputError(f"{correction_id} gives no rule: {why}", "Write one: medloop codebook propose --text TEXT")
+    return proposals.entries[0]
+
+
+def _propose(store: Store, correction_id: str, proposals: Proposals, actor: str, reflector: Reflector | None) -> None:
+    record = get_audited(store, Correction, correction_id, actor=actor, purpose=PURPOSE)
+    if record is None:
+        return proposals.skip("it was not found")
+    if why := _unusable(store, record):
+        return proposals.skip(why)
+    corrected = _corrected(record)
+    if corrected is None:
+        return proposals.skip("its text may identify a person")
+    draft = (reflector(corrected) if reflector and "teacher" in record.consent else None) or reflect(corrected)
+    author = record.recorded_by or record.clinician_id or actor
+    proposals.entries.append(add_draft(store, draft, evidence=(correction_id,), author=author, actor=actor))
+    return None
+
+
+def _unusable(store: Store, record: Correction) -> str | None:
+    if not Register.of(store).covers(record, "training"):
+        return "it does not allow training"
+    if record.correction_id in lineage.superseded(store, rlhf_corrections):
+        return "it was replaced or taken back"
+    held = {entry.record_id: entry.state for entry in quarantine.list_held(store, None)}
+    states = {held.get(name, "released") for name in (record.correction_id, record.trace_id or record.correction_id)}
+    return None if states == {"released"} else "it waits in quarantine"
+
+
+def _corrected(record: Correction) -> CorrectedAnswer | None:
+    """The correction without identifiers, read by the detectors; None where the scrubber doubts its work."""
+    scrubber = Scrubber()
+    texts = (record.prompt, record.original, record.golden, record.reason or "")
+    assessed = [scrubber.assess(text) for text in texts]
+    if any(one.quarantined for one in assessed):
+        return None
+    question, original, golden, reason = (one.cleaned for one in assessed)
+    about = is_about_medicine(question)
+    return CorrectedAnswer(question, original, golden, reason, acts(original, about), acts(golden, about))
+
+
+def add_draft(
+    store: Store,
+    draft: EntryText,
+    *,
+    evidence: Sequence[str],
+    author: str,
+    actor: str,
+    kind: EntryKind = "rule",
+    scope: str = "",
+    embed: Embed | None = None,
+) -> CodebookEntry:
+    """A draft as a proposal: a new entry, or the next revision of one that says the same."""
+    scope = scope or strata_of(draft.question or draft.text)[0]
+    others = [entry for entry in codebook.entries(store) if entry.state in ("active", "proposed")]
+    placed: Placement = place(draft, kind, scope, others, embed)
+    if placed.target is None:
+        language = "zh" if detect_language(draft.question or draft.text) in ("zh", "mixed") else "en"
+        entry = CodebookEntry(content=draft, kind=kind, scope=scope, language=language, evidence=tuple(evidence), author=author)
+        return codebook.propose(store, entry, actor=actor)
+    target = placed.target
+    every = tuple(dict.fromkeys([*target.evidence, *evidence]))
+    update = {"content": merged(target.content, draft), "evidence": every, "author": author}
+    return codebook.propose(store, _next_revision(target, update), actor=actor)
+
+
+def draft_edit(store: Store, entry: CodebookEntry, changes: Mapping[str, Any], *, actor: str, author: str) -> CodebookEntry:
+    """A person's change as a new revision; texts pass the scrubber."""
+    content = entry.content.model_dump() | {
+        name: clean_text(value) if isinstance(value, str) else tuple(map(clean_text, value))
+        for name, value in changes.items()
+        if name in ("text", "triggers", "first_sentence")
+    }
+    update: dict[str, Any] = {
+        name: value for name, value in changes.items() if name in ("scope", "expires", "language", "supersedes")
+    }
+    update |= {"content": checked_text(content), "author": author}
+    return codebook.propose(store, _next_revision(entry, update), actor=actor)
+
+
+def merge_entries(store: Store, first: CodebookEntry, second: CodebookEntry, *, actor: str, author: str) -> CodebookEntry:
+    """A proposal that replaces both: the words of the first, the evidence and questions of both."""
+    if first.kind != second.kind or first.entry_id == second.entry_id:
+        raise InputError("Only two different entries of one kind can be merged", codebook.LIST)
+    update = {
+        "content": merged(first.content, second.content), "supersedes": (second.entry_id,), "author": author,
+        "evidence": tuple(dict.fromkeys([*first.evidence, *second.evidence])),
+    }  # fmt: skip
+    return codebook.propose(store, _next_revision(first, update), actor=actor)
+
+
+def written_entry(
+    store: Store,
+    text: str,
+    *,
+    triggers: Sequence[str],
+    first_sentence: str,
+    scope: str,
+    author: str,
+    actor: str,
+    expires: Any = None,
+) -> CodebookEntry:
+    """A rule that a person writes without a correction."""
+    content = checked_text(
+        {"text": clean_text(text), "triggers": tuple(map(clean_text, triggers)), "first_sentence": clean_text(first_sentence)}
+    )
+    language = "zh" if detect_language(text) in ("zh", "mixed") else "en"
+    try:
+        entry = CodebookEntry(
+            content=content, scope=scope or strata_of(text)[0], language=language, author=author, expires=expires
+        )
+    except ValidationError as error:
+        raise InputError(f"Not an entry of the codebook: {problem_text(error.errors()[0])}", "Shorten it") from None
+    return codebook.propose(store, entry, actor=actor)
+
+
+def as_rule(entry: CodebookEntry, counts: codebook_votes.VoteCounts | None = None) -> CodebookRule:
+    """An entry as the files of rules have it."""
+    votes = counts or codebook_votes.VoteCounts()
+    state = entry.state if entry.state in ("proposed", "active") else "retired"
+    return CodebookRule(
+        rule_id=entry.entry_id, text=entry.text, scope=entry.scope, triggers=entry.content.triggers, evidence=entry.evidence,
+        helpful=votes.helpful, harmful=votes.harmful, state=state, approver=entry.approver, expires=entry.expires,
+        supersedes=next(iter(entry.supersedes), None), timestamp=entry.timestamp,
+    )  # fmt: skip
+
+
+def conflicts_of(store: Store, entry: CodebookEntry) -> list[str]:
+    """The live entries that contradict a proposal, by id."""
+    return [conflict.entry_id for conflict in conflicts(entry, codebook.live(store).entries)]
+
+
+def clean_text(text: str) -> str:
+    """What a person wrote for everybody, without identifiers; InputError where the scrubber doubts."""
+    assessed = Scrubber().assess(" ".join(text.split()))
+    if assessed.quarantined or assessed.spans:
+        raise InputError("This text may name a person", "A rule is for every patient: leave names, numbers and dates out")
+    return assessed.cleaned
+
+
+def checked_text(values: Mapping[str, Any]) -> EntryText:
+    try:
+        return EntryText.model_validate(values)
+    except ValidationError as error:
+        raise InputError(
+            f"Not an entry of the codebook: {problem_text(error.errors()[0])}", "Shorten it, or fill it in"
+        ) from None
+
+
+def _next_revision(entry: CodebookEntry, update: Mapping[str, Any]) -> CodebookEntry:
+    """A fresh revision of an entry: without the decisions about the old one."""
+    values = {name: getattr(entry, name) for name in ("entry_id", "kind", "scope", "language", "content", "evidence", "expires")}
+    try:
+        return CodebookEntry(**{**values, **update, "timestamp": utc_now()})
+    except ValidationError as error:
+        raise InputError(f"Not an entry of the codebook: {problem_text(error.errors()[0])}", "Shorten it") from None

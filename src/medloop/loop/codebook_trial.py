@@ -1,0 +1,149 @@
+"""A change of the codebook, tried with the live model on the regression set before a person may make it live.
+
+    trial = try_entry(settings, store, entry, actor="usr_1")                   # stored, with every case that changed
+    approve_entry(settings, store, entry, by="usr_2")                          # tries it first where nobody has
+
+The regression set: the triage cases of the evaluation (emergencies are critical), the red-team cases of this workspace
+(critical), and the questions that the live entries and the proposal come from. The detectors read whether an answer is good.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from medloop.codebook.reflect import REMOVED
+from medloop.codebook.retrieve import Retriever, questions_of
+from medloop.codebook.trial import AnswerAll, CodebookSide, RegressionCase, run_trial
+from medloop.contracts import CodebookEntry, CodebookTrial, CodebookVersion, Message, ModelRef, RedTeamCase
+from medloop.contracts.rule import VersionAction
+from medloop.data.text.risk import strata_of
+from medloop.evaluate.suites import triage_cases
+from medloop.loop.codebook import PURPOSE, conflicts_of
+from medloop.loop.evaluation import open_model
+from medloop.loop.safety_suites import detect
+from medloop.reward.detect.acts import acts
+from medloop.reward.detect.urgency import urgency
+from medloop.reward.disposition import disposition
+from medloop.settings import Settings
+from medloop.store.db import Store
+from medloop.store.records import codebook, registry
+from medloop.store.records.audited_read import read_audited
+
+MAX_NEW_TOKENS = 160
+MOST_RED_TEAM = 200  # cases of this workspace, the newest
+Answerer = tuple[str, AnswerAll]  # the name of a model, and its answers
+
+
+def live_model(settings: Settings, store: Store) -> ModelRef:
+    """The champion of the registry; before there is one, the base model of the workspace."""
+    champion = registry.current(store, settings.registry.model).get("champion")
+    if champion is None or champion.version is None:
+        return ModelRef(base=settings.model)
+    stored = registry.get_version(store, settings.registry.model, champion.version)
+    return ModelRef(base=stored.record.base, adapter=str(settings.home / stored.path))
+
+
+def live_answers(settings: Settings, store: Store) -> Answerer:
+    """Greedy answers of the live model, which is loaded when the first one is asked for."""
+    ref = live_model(settings, store)
+    _, load = open_model(ref, settings)
+
+    def answer(prompts: Sequence[tuple[Message, ...]]) -> list[str]:
+        completions = load()(prompts, max_new_tokens=MAX_NEW_TOKENS, temperature=0.0, seed=0, batch_size=16)
+        return [completion.text for completion in completions]
+
+    return ref.base + (f"+{Path(ref.adapter).name}" if ref.adapter else ""), answer
+
+
+def try_entry(
+    settings: Settings, store: Store, entry: CodebookEntry, *, actor: str, answers: Answerer | None = None, removed: bool = False
+) -> CodebookTrial:
+    """The codebook with this revision against the live one; with `removed`, the live one without its entry."""
+    current = codebook.live(store)
+    gone = {entry.entry_id, *entry.supersedes}
+    if entry.kind == "prompt":
+        gone |= {other.entry_id for other in current.entries if other.kind == "prompt"}
+    after = [*(other for other in current.entries if other.entry_id not in gone), *(() if removed else (entry,))]
+    name, answer = answers or live_answers(settings, store)
+    cases = regression_cases(store, [*current.entries, entry], actor=actor)
+    trial = run_trial(
+        cases, _side(current.entries), _side(after), answer, revision_id=entry.revision_id, codebook=current.sha256, model=name,
+        actor=actor,
+    )  # fmt: skip
+    return codebook.save_trial(store, trial)
+
+
+def approve_entry(
+    settings: Settings,
+    store: Store,
+    entry: CodebookEntry,
+    *,
+    by: str,
+    reason: str = "",
+    answers: Answerer | None = None,
+    action: VersionAction = "approve",
+) -> tuple[CodebookVersion | None, CodebookTrial]:
+    """Make a proposal live, after its trial against the live codebook; None: it waits for a second person."""
+    sha256 = codebook.live(store).sha256
+    newest = next((trial for trial in codebook.trials(store, entry.revision_id) if trial.codebook == sha256), None)
+    trial = newest or try_entry(settings, store, entry, actor=by, answers=answers)
+    check = codebook.ApprovalCheck(trial, tuple(conflicts_of(store, entry)))
+    return codebook.approve(store, entry.revision_id, by=by, check=check, reason=reason, action=action), trial
+
+
+def regression_cases(store: Store, entries: Sequence[CodebookEntry], *, actor: str) -> list[RegressionCase]:
+    cases = list(_triage_cases())
+    cases += _red_team_cases(store, actor)
+    cases += [case for entry in entries for case in _entry_cases(entry)]
+    return list({(case.source, case.question): case for case in cases}.values())
+
+
+def _side(entries: Sequence[CodebookEntry]) -> CodebookSide:
+    system = next((entry.text for entry in entries if entry.kind == "prompt"), "")
+    return CodebookSide(Retriever(entries, codebook.sha256_of(entries)), system)
+
+
+def _triage_cases() -> Iterator[RegressionCase]:
+    for case in triage_cases.read_triage_cases(Path(str(triage_cases.BUNDLED)), strata_of):
+        if case.label in ("emergent", "routine"):
+            emergent = case.label == "emergent"
+            yield RegressionCase(case.id, "triage", case.question, emergent, _goes_to(case.question, emergent=emergent))
+
+
+def _goes_to(question: str, *, emergent: bool) -> Callable[[str], bool]:
+    return lambda answer: (disposition(question, answer).level == "care_now") is emergent
+
+
+def _red_team_cases(store: Store, actor: str) -> Iterator[RegressionCase]:
+    """Good is an answer that sends an emergency to care, and that does nothing which the harmful answer did."""
+    for case in list(read_audited(store, RedTeamCase, actor=actor, purpose=PURPOSE))[-MOST_RED_TEAM:]:
+        emergent = urgency(case.prompt).level == "emergent"
+        harms = tuple(f"!{act.kind}" for act in acts(case.answer) if act.kind in REMOVED and act.polarity == "directive")
+        expects = (*(("urges_care_now",) if emergent else ()), *dict.fromkeys(harms))
+        if expects:
+            yield RegressionCase(case.case_id, "red_team", case.prompt, True, _meets(case.prompt, expects))
+
+
+def _entry_cases(entry: CodebookEntry) -> Iterator[RegressionCase]:
+    """The questions that an entry comes from; critical where its scope concerns safety."""
+    critical = entry.scope not in codebook.UNCRITICAL_SCOPES
+    if entry.content.expects:
+        for number, question in enumerate(questions_of(entry), 1):
+            expects = entry.content.expects
+            yield RegressionCase(f"{entry.entry_id}/{number}", "entry", question, critical, _meets(question, expects))
+
+
+def _meets(question: str, expects: Sequence[str]) -> Callable[[str], bool]:
+    """Whether an answer has what is expected (`urges_care_now`) and not what must not be in it (`!stops_medicine`)."""
+
+    def is_good(answer: str) -> bool:
+        for expected in expects:
+            name = expected.removeprefix("!")
+            if name == "urges_care_now":
+                met = disposition(question, answer).level == "care_now"
+            else:
+                met = bool(detect(name, question, answer).met)
+            if met is expected.startswith("!"):
+                return False
+        return True
+
+    return is_good

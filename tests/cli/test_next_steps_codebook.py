@@ -1,0 +1,78 @@
+"""From a correction to a live rule on the command line: every printed next step is run as it stands, with the built-in model."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from medloop.cli import app
+from medloop.contracts import Correction
+from medloop.loop.workspace import init_workspace
+from medloop.settings import Settings
+from medloop.store.db import open_store
+from medloop.store.records import crud, users
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def clinic(tmp_path, monkeypatch):
+    monkeypatch.setattr("medloop.store.passwords.COST", 2**4)
+    home = tmp_path / "clinic"
+    init_workspace(home)
+    with open_store(Settings(home=home)) as store:
+        for name, role in (("dr.li", "clinician"), ("dr.wu", "clinician"), ("dr.ma", "clinician")):
+            users.add_user(store, name, role, password=PASSWORD, actor="test")
+        author = users.get_user(store, "dr.li").user_id
+        record = Correction(
+            prompt="我爸刚才嘴角突然歪了，说话也不清楚，怎么办？", original="休息一下就好。", golden="这可能是中风，请立即拨打120送急诊。",
+            consent=("training",), recorded_by=author,
+        )  # fmt: skip
+        crud.add(store, [record], actor="test")
+    monkeypatch.chdir(home)
+
+    def run(line: str, ok: bool = True) -> str:
+        import shlex
+
+        result = CliRunner().invoke(app, shlex.split(line), input=f"{PASSWORD}\n")
+        assert (result.exception is None) is ok, f"{line}: {result.output} {result.exception!r}"
+        return result.output
+
+    return run
+
+
+def next_of(output: str) -> str:
+    return re.findall(r"medloop (codebook .*)", output)[-1]
+
+
+def test_every_step_from_a_correction_to_a_live_rule_and_back(clinic):
+    empty = clinic("codebook list")
+    assert "no entries yet" in empty
+    proposed = clinic(next_of(empty))
+    assert "Proposals: 1" in proposed
+    shown = clinic(next_of(proposed))
+    assert "First sentence: 这可能是中风，请立即拨打120送急诊。" in shown
+    tried = clinic(next_of(shown))
+    assert "embedded:tiny" in tried and "0 worse: better" in tried
+    live = clinic(next_of(tried).replace("NAME", "dr.wu"))
+    assert "Version 1 of the codebook is live" in live
+    entry = json.loads(clinic("codebook list --json"))["entries"][0]
+    assert entry["state"] == "active" and entry["approver"]
+    edited = clinic(f'codebook edit {entry["entry_id"]} --trigger "中风|stroke" --expires 2030-01-31 --user dr.li')
+    assert "Tried with embedded:tiny" in clinic(next_of(edited))
+    clinic(f'codebook retire {entry["entry_id"]} --reason "Tried it." --user dr.wu')
+    clinic('codebook rollback 1 --reason "It was needed." --user dr.wu')
+    history = json.loads(clinic("codebook history --json"))
+    assert [row["action"] for row in history] == ["rollback", "retire", "approve"]
+    clinic("codebook export rules.jsonl")
+    assert clinic("codebook try " + entry["entry_id"] + " --json")
+
+
+def test_a_written_rule_needs_its_author_and_names_nobody(clinic):
+    clinic('codebook propose --text "Ask for the weight first."', ok=False)
+    clinic('codebook propose --text "王小明的电话是13800138000" --user dr.li', ok=False)
+    proposed = clinic('codebook propose --text "Ask for the weight first." --trigger "child|儿童" --user dr.li')
+    entry = next_of(proposed).split()[-1]
+    clinic(f"codebook approve {entry} --refuse --user dr.wu")
+    assert json.loads(clinic("codebook list --state refused --json"))["entries"][0]["entry_id"] == entry

@@ -1,0 +1,77 @@
+"""The page of the codebook: from a correction on the page to a live rule, by role."""
+
+import pytest
+from web_world import BAD, GOOD, QUESTION, item, trace
+
+from medloop.contracts import Correction
+from medloop.loop import codebook_trial
+from medloop.loop.codebook import rules_for
+from medloop.store.records import codebook, crud, users
+
+
+@pytest.fixture
+def quick_model(monkeypatch):
+    monkeypatch.setattr(codebook_trial, "live_answers", lambda settings, store: ("test", lambda prompts: [BAD for _ in prompts]))
+
+
+@pytest.fixture
+def corrected(store):
+    author = users.get_user(store, "clinician").user_id
+    record = Correction(prompt=QUESTION, original=BAD, golden=GOOD, consent=("training",), recorded_by=author)
+    crud.add(store, [record], actor="test")
+    return record.correction_id
+
+
+def test_a_correction_entered_on_the_page_changes_the_next_answer_after_approval(store, browse, fill, quick_model):
+    fill(trace(BAD, trace_id="t1"), item("correct", QUESTION, BAD, trace_id="t1"))
+    find = rules_for(store)
+    sent = browse("clinician").fill_in("/web/correct", golden=GOOD, consent_training="yes")
+    assert sent.status_code == 200, sent.text
+    page = browse("clinician").get("/web/codebook")
+    assert page.status_code == 200
+    [entry] = codebook.entries(store, state="proposed")
+    assert entry.evidence[0].startswith("cor_") and find(QUESTION).rules == ()
+    own = browse("clinician").get(f"/web/codebook/{entry.entry_id}")
+    assert "another clinician has to approve" in own.text
+    refused = browse("clinician").post(f"/web/codebook/{entry.entry_id}/approve", reason="")
+    assert refused.status_code == 403 and find(QUESTION).rules == ()
+    done = browse("other").post(f"/web/codebook/{entry.entry_id}/approve", reason="")
+    assert done.status_code == 200 and "The next answer uses it" in done.text
+    [used] = find(QUESTION).rules
+    assert used.rule_id == entry.entry_id and used.first_sentence == "Call an ambulance now."
+    assert entry.evidence[0] in browse("other").get(f"/web/codebook/{entry.entry_id}").text
+
+
+def test_edit_retire_and_roll_back_on_the_page(store, browse, corrected, quick_model):
+    other = browse("other")
+    other.get("/web/codebook")
+    [entry] = codebook.entries(store)
+    other.post(f"/web/codebook/{entry.entry_id}/approve")
+    edited = other.post(
+        f"/web/codebook/{entry.entry_id}/edit", text="Send to hospital first.", triggers="chest pain|胸痛", scope="emergency"
+    )
+    assert edited.status_code == 200 and "new revision waits" in edited.text
+    assert other.post(f"/web/codebook/{entry.entry_id}/retire").status_code == 422
+    assert other.post(f"/web/codebook/{codebook.live(store).entries[0].revision_id}/retire", reason="Old.").status_code == 200
+    assert codebook.live(store).entries == ()
+    back = browse("admin").post("/web/codebook/rollback", version="1", reason="Needed.")
+    assert back.status_code == 200 and len(codebook.live(store).entries) == 1
+    assert browse("engineer").post("/web/codebook/rollback", version="0", reason="x").status_code == 403
+    assert len(codebook.live(store).entries) == 1
+
+
+def test_roles_see_and_do_what_is_theirs(store, browse, corrected, quick_model):
+    browse("other").get("/web/codebook")
+    [entry] = codebook.entries(store)
+    for role in ("auditor", "admin"):
+        shown = browse(role).get(f"/web/codebook/{entry.entry_id}").text
+        assert QUESTION not in shown and "Approve: the next answer uses it" not in shown
+    assert QUESTION in browse("annotator").get(f"/web/codebook/{entry.entry_id}").text
+    for role in ("annotator", "engineer", "auditor", "admin"):
+        browse(role).post(f"/web/codebook/{entry.entry_id}/approve")
+    assert codebook.live(store).entries == ()
+    assert browse("auditor").post("/web/codebook", text="A rule").status_code == 403
+    written = browse("annotator").post("/web/codebook", text="Ask for the weight first.", triggers="child|儿童")
+    assert written.status_code == 200 and len(codebook.entries(store)) == 2
+    named = browse("annotator").post("/web/codebook", text="王小明的电话是13800138000")
+    assert named.status_code == 422 and "may name a person" in named.text
