@@ -31,7 +31,7 @@ SECRETS = {
         r"\b(?:sk-[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{36}|xox[bp]-[0-9A-Za-z-]{20,})"
     ),
     "a named secret": re.compile(
-        r"""(?i)\b\w*(?:api_?key|secret|passw(?:or)?d|auth_token|encryption_key)\w*["']?\s*[:=]\s*["'][A-Za-z0-9+/=_.-]{8,}["']"""
+        r"""(?i)\b\w*(?:api_?key|secret|passw(?:or)?d|auth_token|encryption_key)\w*["']?\s*[:=]\s*["'](?-i:(?![A-Z_]+["']))[A-Za-z0-9+/=_.-]{8,}["']"""  # capitals: the name of a variable
     ),
 }
 

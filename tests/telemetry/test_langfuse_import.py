@@ -175,8 +175,8 @@ def test_a_page_that_is_repeated_for_ever_is_an_error_not_a_loop(home: Path, mon
 
 def test_the_command_says_what_it_did_and_what_is_next(server: LangfuseServer, home: Path, command_line, monkeypatch) -> None:
     monkeypatch.setenv("LANGFUSE_BASE_URL", server.url)
-    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk-lf-test")
-    monkeypatch.setenv("LANGFUSE_SECRET_KEY", "sk-lf-test")
+    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk-lf-t")
+    monkeypatch.setenv("LANGFUSE_SECRET_KEY", "sk-lf-t")
     monkeypatch.chdir(home)
     fill(server, 3)
     done = command_line("data", "import", "langfuse", "--consent", "training")
@@ -206,12 +206,12 @@ def test_a_wrong_setting_is_named(environ: dict[str, str], said: str, home: Path
 
 def test_wrong_keys_and_long_waits_are_told_at_once(server: LangfuseServer, home: Path, command_line, monkeypatch) -> None:
     monkeypatch.setenv("LANGFUSE_BASE_URL", server.url)
-    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk-lf-test")
+    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk-lf-t")
     monkeypatch.setenv("LANGFUSE_SECRET_KEY", "wrong-secret")
     monkeypatch.chdir(home)
     done = command_line("data", "import", "langfuse")
     assert done.code == 1 and "refused the keys (401)" in done.err and "wrong-secret" not in done.err
-    monkeypatch.setenv("LANGFUSE_SECRET_KEY", "sk-lf-test")
+    monkeypatch.setenv("LANGFUSE_SECRET_KEY", "sk-lf-t")
     server.fault = lambda number, target: "rate_long"
     done = command_line("data", "import", "langfuse")
     assert done.code == 1 and "asks to wait 3600 seconds" in done.err
@@ -221,7 +221,7 @@ def import_in_a_process(server: LangfuseServer, home: Path, kill_at: int, delay_
     """`medloop data import langfuse` as a process that is killed when it asks for the page number `kill_at`; its exit code."""
     code = "from medloop.cli import main; main()"
     command = [sys.executable, "-c", code, "--home", str(home), "data", "import", "langfuse", "--consent", "training"]
-    keys = {"LANGFUSE_BASE_URL": server.url, "LANGFUSE_PUBLIC_KEY": "pk-lf-test", "LANGFUSE_SECRET_KEY": "sk-lf-test"}
+    keys = {"LANGFUSE_BASE_URL": server.url, "LANGFUSE_PUBLIC_KEY": "pk-lf-t", "LANGFUSE_SECRET_KEY": "sk-lf-t"}
     child = subprocess.Popen(command, env={**os.environ, **keys}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     asked, timers = 0, list[threading.Timer]()
 

@@ -28,7 +28,7 @@ from pydantic import SecretStr
 from medloop.sections import LangfuseSettings
 from medloop.testing.langfuse_project import BadRequest, LangfuseProject
 
-PUBLIC_KEY, SECRET_KEY = "pk-lf-test", "sk-lf-test"
+PUBLIC_KEY, SECRET_KEY = "pk-lf-t", "sk-lf-t"
 API = "/api/public"
 VERSION = "4.59.0"
 
