@@ -211,15 +211,20 @@ def _given_report(
 def _rows(settings: Settings, contestant: _Contestant, report: EvalReport, splits: Sequence[str]) -> list[PanelRow]:
     """The answers behind the report, with their reward by the default mix; none if they are gone, or the data have changed."""
     processed = settings.workspace.processed
-    same = (file_sha256(processed / SPLIT_FILES[split]) == report.inputs[f"data {split}"] for split in splits)
-    if not splits or not contestant.answers.is_file() or not all(same):
-        return []
     noted = report.config.get("answers", {}).get(contestant.label)
-    if contestant.model is not None and file_sha256(contestant.answers) != noted:
-        return []  # other answers than those that were scored
+
+    def unchanged() -> bool:
+        """Whether these are the questions and answers that were scored."""
+        same = (file_sha256(processed / SPLIT_FILES[split]) == report.inputs[f"data {split}"] for split in splits)
+        return all(same) and (contestant.model is None or file_sha256(contestant.answers) == noted)
+
+    if not splits or not contestant.answers.is_file() or not unchanged():
+        return []
     config = EvalConfig(splits=tuple(splits), n=report.config["n"], seed=report.config["seed"])
     records = read_splits(processed, config)
     answers = read_predictions(contestant.answers, records)
+    if not unchanged():  # somebody wrote while they were read
+        return []
     scorer = build_mix(MixConfig())
     rewards = scorer.score([row.sample for row in answers])
     return [

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from medloop.loop import gate
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import open_store
@@ -26,6 +27,23 @@ def home(tmp_path: Path) -> Path:
     jsonl.write(home / "data/processed/gold_set.jsonl", make_emergencies(12))
     tiny_adapter(home / "models/lora/a", tiny_model(home / "models/full/random"))
     return home
+
+
+def test_answers_that_change_while_they_are_read_are_no_evidence(home: Path, command_line, monkeypatch) -> None:
+    monkeypatch.chdir(home)
+
+    read_predictions = gate.read_predictions
+
+    def read(path: Path, records):
+        answers = read_predictions(path, records)
+        path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")  # after its hash was taken
+        return answers
+
+    monkeypatch.setattr(gate, "read_predictions", read)
+    pairs = [word for pair in FEW for word in ("--set", pair)]
+    done = command_line("gate", "--model", "models/full/random+a", *pairs, "--dry-run", "--json")
+    (texts,) = [check for check in json.loads(done.out)["checks"] if check["name"] == "texts"]
+    assert done.code == 11 and texts["outcome"] == "not_enough_evidence"
 
 
 def test_a_verdict_is_stored_for_the_bytes_of_the_model_and_reused_with_its_report(home: Path, command_line, monkeypatch) -> None:
