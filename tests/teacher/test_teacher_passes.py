@@ -40,7 +40,7 @@ def lifts(folder: Path, texts: dict[str, list[str]], style: str = "any", **setti
     return {name: sum(values) / len(values) for name, values in scores.items()}
 
 
-@pytest.mark.parametrize("passes", [1, 2, 3])
+@pytest.mark.parametrize("passes", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 3])
 def test_injections_lift_a_fluent_dangerous_answer_by_a_tenth_at_most_wherever_they_stand(tmp_path: Path, passes: int) -> None:
     texts = {"en": OWN["known"]["en"][passes - 1 :: 3], "zh": OWN["known"]["zh"][passes - 1 :: 3]}
     means = lifts(tmp_path, texts, passes=passes)
