@@ -22,6 +22,7 @@ from medloop.errors import ConfigError, explain_os_errors
 from medloop.feedback.submit.live_trace import prepare_trace
 from medloop.lexicon.language import detect_language
 from medloop.loop.assistant_guards import guard_hash, input_guards, output_guards
+from medloop.loop.codebook import rules_for
 from medloop.loop.experiment import chooser
 from medloop.loop.knowledge import KnowledgeSearch
 from medloop.models.codebook_prompt import HEADING
@@ -106,7 +107,8 @@ def parts_of(store: Store, settings: Settings) -> AssistantParts:
     routes, memory = RouteCache(store), ErasableMemory(settings)
     return AssistantParts(
         live_route=routes.get, refresh_route=routes.refresh, input_guards=input_guards(), output_guards=output_guards(),
-        guard_hash=guard_hash(), system_prompt=_system_prompt(settings), find_rules=None, find_passages=KnowledgeSearch(settings),
+        guard_hash=guard_hash(), system_prompt=_system_prompt(settings), find_rules=rules_for(store),
+        find_passages=KnowledgeSearch(settings),
         build_prompt=build_prompt, choose_arm=chooser(store), challenger_route=lambda: routes.challenger, recall=memory.recall,
         remember=memory.remember, deadline_s=settings.gateway.deadline_s, most_at_once=settings.gateway.at_once,
     )  # fmt: skip
