@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from deploy_world import add_versions
 
+from medloop.deploy.canary import load_canaries
 from medloop.loop.deploy import open_fleet
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
@@ -25,7 +27,12 @@ def doubles() -> Iterator[list[ServerDouble]]:
 def settings(tmp_path: Path, doubles: list[ServerDouble]) -> Settings:
     home = tmp_path / "clinic"
     init_workspace(home)
-    deploy = {"replicas": ", ".join(double.url for double in doubles), "drain_s": 0, "check_every_s": 0.05, "probe_every_s": 0.05}
+    canaries = [canary.model_dump() for canary in load_canaries()[:4]]  # zh and en, with and without an emergency: enough here
+    (home / "canaries.yaml").write_text(yaml.safe_dump(canaries), encoding="utf-8")
+    deploy = {
+        "canaries": str(home / "canaries.yaml"), "replicas": ", ".join(double.url for double in doubles), "drain_s": 0,
+        "check_every_s": 0.05, "probe_every_s": 0.05,
+    }  # fmt: skip
     settings = Settings.model_validate({"home": home, "deploy": deploy})
     (home / "medloop.yaml").write_text(
         "deploy:\n" + "".join(f"  {name}: {value!r}\n" for name, value in deploy.items()), encoding="utf-8"

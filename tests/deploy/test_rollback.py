@@ -194,6 +194,19 @@ def test_a_server_that_reports_another_folder_is_told_once(store, fleet, doubles
     assert len(events(store, kinds=("problem",))) == 1
 
 
+def test_a_server_that_reports_other_bytes_is_told_once_and_never_goes_live(store, fleet, doubles, second_live: str) -> None:
+    doubles[1].sha256s[second_live] = "sha256:" + "0" * 64
+    watch = LiveWatch(fleet)
+    for _ in range(3):
+        assert any("other bytes" in problem for problem in watch.check().servers.problems)
+    assert len(events(store, kinds=("problem",))) == 1
+    doubles[1].sha256s[name_of(store, 1)] = "sha256:" + "0" * 64
+    promote(store, 1)
+    with pytest.raises(DeployFailedError, match="other bytes"):
+        deploy_alias(fleet, actor="test")
+    assert live_version(store) == 2
+
+
 def test_a_server_that_refuses_is_not_asked_at_every_look(store, fleet, doubles, second_live: str) -> None:
     doubles[0].restart()
     doubles[0].faults += ["refuse_load"] * 9

@@ -28,6 +28,7 @@ from medloop.api.routes import (
     chat,
     codebook,
     data,
+    deploy,
     feedback,
     feedback_read,
     gate,
@@ -39,9 +40,11 @@ from medloop.api.routes import (
     train,
     widget,
 )
+from medloop.deploy.alarms import LiveAnswers
 from medloop.feedback.submit import phi_scan
 from medloop.feedback.submit.doubt import doubt_about
 from medloop.feedback.submit.scan_workers import ScanWorkers
+from medloop.jobs.deploy_watch import DeployWatch
 from medloop.jobs.drift_watch import DriftWatch
 from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
@@ -98,6 +101,7 @@ def create_app(
                 stack.enter_context(Supervisor(settings, slots=slots).running())
                 stack.enter_context(Retrainer(store, settings).running())
                 stack.enter_context(DriftWatch(store, settings).running())
+                stack.enter_context(DeployWatch(store, app.state.live_answers).running())
                 stack.enter_context(TelemetrySender(store, settings).running())
             yield
 
@@ -108,12 +112,28 @@ def create_app(
         redirect_slashes=False,
     )  # fmt: skip
     app.state.settings = settings
+    app.state.live_answers = LiveAnswers()  # whoever answers users adds each answer; jobs/deploy_watch.py reads them
     app.state.rate_limiter, app.state.http_counts = RateLimiter(limits.rate), HttpCounts()
     app.state.request_slots, app.state.waiting_connections = RequestSlots(limits.in_flight), {}  # slow_clients.py
     app.state.error_page = error_page
     app.state.dashboard_cache = {}  # web/pages/dashboard.py
     # Routes are tried in this order, so the busiest come first.
-    routes = (chat, feedback, widget, queue, feedback_read, incidents, train, data, quarantine, lineage, registry, gate, codebook)
+    routes = (
+        chat,
+        feedback,
+        widget,
+        queue,
+        feedback_read,
+        incidents,
+        train,
+        data,
+        quarantine,
+        lineage,
+        registry,
+        gate,
+        codebook,
+        deploy,
+    )
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):
         app.include_router(router)
 

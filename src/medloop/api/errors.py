@@ -16,10 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from medloop.api.limits import RateLimitError
 from medloop.api.policy import ForbiddenError, NotFoundError, UnauthenticatedError
+from medloop.deploy.protocol import DeployFailedError
 from medloop.errors import BusyError, ConfigError, InputError, MedloopError, ModelError, NoSpaceError
 from medloop.jobs.job_row import StateError, UnknownJobError
 from medloop.jobs.worker import frames
 from medloop.knobs import problem_text
+from medloop.loop.deploy import DeployRefusedError
 from medloop.privacy.erasure.erase import ChangedSinceRequestError
 from medloop.serve.gateway.chat_request import ChatError, openai_error
 from medloop.store.records.codebook import CodebookPersonError, CodebookRefusedError, NoSuchEntryError
@@ -51,6 +53,8 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (NoSuchRequestError, 404),
     (NoSuchVersionError, 404),
     (PromotionRefusedError, 409),
+    (DeployRefusedError, 409),
+    (DeployFailedError, 409),
     (NoSuchGateError, 404),
     (StateError, 409),
     (LapsedError, 409),

@@ -9,7 +9,7 @@ from medloop.cli import ui
 from medloop.contracts.assistant import Champion
 from medloop.contracts.deploy import DeployKind
 from medloop.errors import ResultError
-from medloop.loop.deploy import DeployOutcome, DeployStatus, deploy_alias, deploy_status, open_fleet
+from medloop.loop.deploy import DeployOutcome, DeployStatus, deploy_alias, deploy_status, holder_of, open_fleet, serving_folder
 from medloop.loop.live_watch import LiveWatch, WatchReport
 from medloop.loop.rollback import clear_block, roll_back
 from medloop.store.audit_trail import actor
@@ -33,6 +33,9 @@ def deploy(
     challenger: Annotated[
         bool, typer.Option("--challenger", help="Deploy the challenger beside the champion, for an experiment.")
     ] = False,
+    merged: Annotated[
+        bool, typer.Option("--merged", help="On servers that were started with its merged weights ('medloop deploy merge').")
+    ] = False,
     reason: Reason = "",
 ) -> None:
     """Bring the champion of the registry live: load it on every model server, ask canary questions, switch, unload the old one.
@@ -46,7 +49,7 @@ def deploy(
         return
     alias: Champion = "challenger" if challenger else "champion"
     with open_store(ui.settings()) as store, open_fleet(store) as fleet:
-        outcome = deploy_alias(fleet, alias, actor=actor(), reason=reason)
+        outcome = deploy_alias(fleet, alias, actor=actor(), reason=reason, merged=merged)
     _say_outcome(outcome)
     ui.next_step("deploy status")
 
@@ -148,6 +151,24 @@ def check(
             time.sleep(max(1.0, store.settings.deploy.check_every_s))
     if report.servers.problems or report.alarms or report.problem:
         raise ResultError("Something about what is deployed is wrong", "Look at it: medloop deploy status")
+
+
+@deploy_app.command("merge")
+def merge() -> None:
+    """Write base and adapter of the champion as one model folder, for a server that does not load adapters.
+
+    Start a server on that folder under its name, add it to deploy.replicas, and deploy with --merged.
+
+    Example:  medloop deploy merge
+    """
+    from medloop.deploy.merge import write_merged  # loads torch
+
+    with open_store(ui.settings()) as store:
+        stored, settings = holder_of(store, "champion"), store.settings
+        folder = write_merged(serving_folder(settings), stored, settings)
+    ui.say(f"{ui.shown(folder)} has the merged weights of {stored.record.label}.")
+    ui.say(f"Start a model server on it: --model {folder} --served-model-name {folder.name}; add it to deploy.replicas.")
+    ui.next_step("deploy --merged", "Then:")
 
 
 @deploy_app.command("clear")

@@ -52,11 +52,16 @@ class CanaryVerdict(Contract):
 
 
 class ServedModel(Contract):
-    """A model that a server has: an adapter has a parent and the folder it was loaded from as its root."""
+    """A model that a server has: an adapter has a parent and the folder it was loaded from as its root.
+
+    The embedded server also says which bytes it has and how many answers run on them; vLLM does not.
+    """
 
     name: Text
     root: str = ""
     parent: str | None = None
+    sha256: str | None = None
+    requests: int | None = None
 
 
 class ReplicaState(Contract):

@@ -21,6 +21,7 @@ from medloop.deploy.canary import JudgeAnswer, ask_canaries
 from medloop.deploy.copies import is_ours, remove_copies
 from medloop.deploy.server import Server, ServerDownError, ServerRefusedError, observe
 from medloop.errors import BusyError, MedloopError, ResultError
+from medloop.models.safety import fingerprint
 from medloop.store.db import Store
 from medloop.store.files.atomic import make_folder
 from medloop.store.files.lock import locked_file
@@ -118,7 +119,7 @@ class Deployment:
         """Drain, unload and delete; the route has been switched."""
         fleet, drain_s = self.fleet, self.fleet.store.settings.deploy.drain_s
         if self.previous is not None and self.previous.served_name != self.target.name:
-            waited = drain(fleet, drain_s)
+            waited = drain(fleet, self.previous.served_name, drain_s)
             self.say("drain", numbers={"seconds": round(waited, 3)})
         for url, name in unload_strays(fleet):
             self.say("unload", f"unloaded {name}", replica=url)
@@ -208,7 +209,10 @@ class Deployment:
             with suppress(ServerDownError):
                 server.load(self.target.name, self.target.folder)
             state = observe(server)
-        return state.is_up and state.find(self.target.name) is not None
+        served = state.find(self.target.name)
+        if served is not None and self.target.folder is not None and served.sha256 not in (None, fingerprint(self.target.folder)):
+            raise ServerRefusedError(f"{server.url} has other bytes under the name {served.name}", "Restart that server")
+        return state.is_up and served is not None
 
     def _give_up(self, error: MedloopError) -> None:
         """Take the target away again, unless it serves by now."""
@@ -220,19 +224,28 @@ class Deployment:
                         server.unload(self.target.name)
 
 
-def drain(fleet: Fleet, longest_s: float) -> float:
-    """Wait until no server works on an answer that began before the switch; seconds waited.
+def drain(fleet: Fleet, old: str, longest_s: float) -> float:
+    """Wait until no server works on an answer of the old version; seconds waited.
 
-    A moment without any running answer is enough. Under steady load there is none, so the wait ends after `longest_s`.
+    Where a server counts all answers together, a moment without any is enough; under steady load there is none, so the wait
+    ends after `longest_s`.
     """
     start = time.monotonic()
     fleet.sleep(min(SETTLE_S, longest_s))
     while time.monotonic() - start < longest_s:
-        counts = [server.running() for server in fleet.servers if observe(server).is_up]
+        counts = [_running(server, old) for server in fleet.servers]
         if all(count == 0 for count in counts):
             break
         fleet.sleep(POLL_S)
     return time.monotonic() - start
+
+
+def _running(server: Server, name: str) -> int | None:
+    state = observe(server)
+    served = state.find(name)
+    if served is None:
+        return 0
+    return served.requests if served.requests is not None else server.running()
 
 
 def unload_strays(fleet: Fleet) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from medloop.deploy.copies import copy_problem, restore_copy
 from medloop.deploy.protocol import ARMS, Fleet, delete_old, strays, unload_strays
 from medloop.deploy.server import Server, ServerDownError, ServerRefusedError, observe
 from medloop.errors import BusyError, MedloopError
+from medloop.models.safety import fingerprint
 from medloop.store.records import deploy_events as log
 from medloop.store.records import registry
 from medloop.store.records.routes import live_route
@@ -76,7 +77,11 @@ class Reconciler:
                 return False, self._tell(route, f"Its copy is gone and cannot be made again: {error.what}.")
         if problem := copy_problem(folder):
             return False, self._tell(route, f"The bytes of its copy were changed: {problem}")
-        return (False, "") if served is not None else self._load(server, route)
+        if served is None:
+            return self._load(server, route)
+        if served.sha256 is not None and served.sha256 != fingerprint(folder):
+            return False, self._tell(route, "The server has other bytes under this name.", server.url)
+        return False, ""
 
     def _copy_again(self, folder: Path, model: str, version: int) -> None:
         stored = registry.get_version(self.fleet.store, model, version)

@@ -88,10 +88,8 @@ class HttpServer:
         try:
             rows = json.loads(body)["data"] if status == 200 else None
             if rows is not None:
-                return tuple(
-                    ServedModel(name=str(row["id"]), root=str(row.get("root") or ""), parent=row.get("parent")) for row in rows
-                )
-        except (ValueError, TypeError, KeyError, AttributeError):
+                return tuple(_served(row) for row in rows)
+        except (ValueError, TypeError, KeyError, AttributeError):  # a ValidationError is a ValueError
             pass
         raise ServerRefusedError(f"{self.url} does not list its models (status {status})", "Is it a model server?")
 
@@ -188,6 +186,14 @@ def check_address(url: str) -> None:
                 f"deploy.replicas: {parts.hostname} is not in a private network",
                 "A model server loads adapters for anybody who can reach it: put it behind the gateway",
             )
+
+
+def _served(row: dict[str, Any]) -> ServedModel:
+    ours = row.get("medloop") or {}
+    return ServedModel(
+        name=str(row["id"]), root=str(row.get("root") or ""), parent=row.get("parent"), sha256=ours.get("sha256"),
+        requests=ours.get("requests"),
+    )  # fmt: skip
 
 
 def _kind(body: bytes) -> str:

@@ -12,18 +12,21 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from medloop.contracts.assistant import Champion, InputGuard, Route
 from medloop.contracts.deploy import Canary, CanaryVerdict, DeployEvent, ReplicaState
 from medloop.deploy.canary import JudgeAnswer, load_canaries
-from medloop.deploy.copies import ServedCopy, make_copy
+from medloop.deploy.copies import ServedCopy, copy_problem, make_copy, served_name
 from medloop.deploy.protocol import Deployment, Fleet, Target
 from medloop.deploy.server import HttpServer, ServedAnswer, observe
-from medloop.errors import ConfigError, ResultError
+from medloop.errors import ConfigError, InputError, ResultError
+from medloop.loop.assistant_guards import emergency_guard
 from medloop.privacy.phi.reason import checked_reason
 from medloop.reward.answer_text import split_answer
 from medloop.reward.disposition import disposition
 from medloop.reward.unread import in_another_language
+from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.records import deploy_events as log
 from medloop.store.records import registry
@@ -59,8 +62,14 @@ def open_fleet(store: Store, *, judge: JudgeAnswer | None = None) -> Iterator[Fl
         servers = [HttpServer(url, key=settings.key.get_secret_value()) for url in settings.urls]
         for server in servers:
             stack.callback(server.close)
-        folder = (settings.folder or store.settings.workspace.serving).absolute()
-        yield Fleet(store, servers, folder, load_canaries(settings.canaries), judge or judge_with(None))
+        yield Fleet(
+            store, servers, serving_folder(store.settings), load_canaries(settings.canaries), judge or judge_with(emergency_guard)
+        )
+
+
+def serving_folder(settings: Settings) -> Path:
+    """Where the copies lie that the model servers read."""
+    return (settings.deploy.folder or settings.workspace.serving).absolute()
 
 
 def judge_with(guard: InputGuard | None) -> JudgeAnswer:
@@ -91,20 +100,24 @@ def _problem(canary: Canary, answer: ServedAnswer, guard: InputGuard | None) -> 
     return None if shown.level == "care_now" else f"It does not send an emergency to urgent care ({shown.reason})"
 
 
-def deploy_alias(fleet: Fleet, alias: Champion = "champion", *, actor: str, reason: str = "") -> DeployOutcome:
-    """Bring the version with this alias live on every server; the same again continues or changes nothing."""
+def deploy_alias(
+    fleet: Fleet, alias: Champion = "champion", *, actor: str, reason: str = "", merged: bool = False
+) -> DeployOutcome:  # fmt: skip
+    """Bring the version with this alias live on every server; the same again continues or changes nothing.
+
+    With `merged`, on the servers that were started with its merged weights (deploy/merge.py), under the name of their folder.
+    """
     store, reason = fleet.store, checked_reason(reason)
-    stored = _holder(store, alias)
+    stored = holder_of(store, alias)
     if refusal := live_refusal(store, stored, alias):
         raise DeployRefusedError(f"{stored.record.label} cannot go live: {refusal}")
     with fleet.deploying():
-        copy = make_copy(fleet.folder, stored.record, store.settings.home / stored.path)
+        target = _merged_target(fleet, stored) if merged else _copied_target(fleet, stored)
 
         def check() -> None:
             if refusal := live_refusal(store, stored, alias):
                 raise DeployRefusedError(refusal)
 
-        target = target_of(stored, copy)
         deployment = Deployment(fleet, target, actor, reason or f"the {alias}", arm=alias, check=check)
         route = deployment.go_live()
         deployment.finish()
@@ -127,7 +140,18 @@ def live_refusal(store: Store, stored: StoredVersion, alias: Champion) -> str | 
     return promotion_refusal(store, record.artifact)
 
 
-def _holder(store: Store, alias: Champion) -> StoredVersion:
+def _copied_target(fleet: Fleet, stored: StoredVersion) -> Target:
+    return target_of(stored, make_copy(fleet.folder, stored.record, fleet.store.settings.home / stored.path))
+
+
+def _merged_target(fleet: Fleet, stored: StoredVersion) -> Target:
+    name = served_name(stored.record, merged=True)
+    if problem := copy_problem(fleet.folder / name):
+        raise InputError(f"There are no merged weights of {stored.record.label}: {problem}", "Write them: medloop deploy merge")
+    return Target(name, stored.record.model, stored.record)
+
+
+def holder_of(store: Store, alias: Champion) -> StoredVersion:
     model = store.settings.registry.model
     change = registry.current(store, model).get(alias)
     if change is None or change.version is None:

@@ -69,6 +69,7 @@ class ServerDouble:
         self.texts: dict[str, str] = {}  # answers of a version, whatever was asked
         self.adapters: dict[str, str] = {}
         self.roots: dict[str, str] = {}  # what it says where an adapter came from, if not the truth
+        self.sha256s: dict[str, str] = {}  # the bytes that it says an adapter has
         self.log: list[tuple[str, bool]] = []
         self.loads: list[str] = []
         self.running = 0
@@ -102,8 +103,10 @@ class ServerDouble:
         self._serve()
 
     def models(self) -> dict[str, Any]:
-        rows = [{"id": self.base, "root": "/base", "parent": None}]
-        rows += [{"id": name, "root": self.roots.get(name, root), "parent": self.base} for name, root in self.adapters.items()]
+        rows: list[dict[str, Any]] = [{"id": self.base, "root": "/base", "parent": None}]
+        for name, root in self.adapters.items():
+            ours = {"medloop": {"sha256": self.sha256s[name]}} if name in self.sha256s else {}
+            rows.append({"id": name, "root": self.roots.get(name, root), "parent": self.base, **ours})
         return {"object": "list", "data": rows}
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:

@@ -14,6 +14,7 @@ from medloop.web.pages import (
     compare,
     correct,
     dashboard,
+    deployments,
     gate,
     guidelines,
     history,
@@ -34,7 +35,7 @@ from medloop.web.pages import (
 
 PAGES = (
     home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
-    trust, lineage, registry, knowledge, audit, users, settings, guidelines, static_files,
+    trust, lineage, registry, deployments, knowledge, audit, users, settings, guidelines, static_files,
     codebook,
 )  # fmt: skip
 

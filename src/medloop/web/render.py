@@ -30,6 +30,7 @@ MENU = {
     "gate": ("clinician", "engineer", "auditor", "admin"),
     "dashboard": ("engineer", "auditor", "admin"), "run": ("engineer", "admin"),
     "trust": ("engineer", "auditor", "admin"), "registry": ("clinician", "engineer", "auditor", "admin"),
+    "deployments": ("clinician", "engineer", "auditor", "admin"),
     "lineage": ("clinician", "annotator", "engineer", "auditor", "admin"),
     "knowledge": ("clinician", "annotator", "engineer", "auditor", "admin"), "audit": ("auditor",), "users": ("admin",),
     "settings": ("admin",),

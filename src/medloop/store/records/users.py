@@ -41,7 +41,7 @@ SCOPES = {
     "incidents": "read and close incidents", "gate": "run the gate, read its verdicts, sign and waive",
     "codebook": "read, propose, approve and retire rules of the codebook",
     "metrics": "read numbers about the feedback and the server", "jobs": "start, watch and stop training jobs",
-    "registry": "read, register and promote versions of the model", "audit": "read the audit log",
+    "registry": "read, register, promote, deploy and roll back versions of the model", "audit": "read the audit log",
     "privacy": "record consent, decide on quarantine, erase", "users": "manage users and keys",
     "chat": "ask the live assistant", "widget": "send feedback about answers from a page of another origin",
 }  # fmt: skip

@@ -1,0 +1,148 @@
+"""Deployments through their doors: the command line, HTTP, the page, and the loop of the API; the same rules at each."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from deploy_world import artifact_of, live_version, name_of, promote
+from fastapi.testclient import TestClient
+
+from medloop.store.db import open_store
+from medloop.store.records import users
+from medloop.store.records.deploy_events import block_of, events
+from medloop.store.records.routes import live_route
+from medloop.web.app import create_app
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def people(store) -> None:
+    for role in users.ROLES:
+        users.add_user(store, role, role, password=PASSWORD, actor="test")
+
+
+@pytest.fixture
+def server(settings, people) -> Iterator[TestClient]:
+    app = create_app(settings, supervise=False)
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        yield client
+
+
+def key_of(store, role: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {users.new_key(store, users.get_user(store, role), actor='test')}"}
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def test_the_command_line_deploys_and_goes_back(settings, store, doubles, command_line) -> None:
+    def run(*words: str):
+        return command_line("--home", settings.home, *words)
+
+    assert "Nothing is deployed yet." in run("deploy", "status").out and "Nothing was deployed yet" in run("deploy", "list").out
+    assert f"Version 1 ({name_of(store, 1)}) answers now." in run("deploy", "--reason", "first").out
+    assert "answers already" in run("deploy").out
+    promote(store, 2)
+    assert f"before it was {name_of(store, 1)}" in run("deploy").out
+    status = json.loads(run("deploy", "status", "--json").out)
+    assert status["live"]["version"] == 2 and [state["is_up"] for state in status["replicas"]] == [True, True]
+    assert run("rollback").code == 2  # a reason is needed
+    assert "Version 1" in run("rollback", "--reason", "worse in triage").out
+    promote(store, 2)
+    refused = run("deploy")
+    assert refused.code == 10 and "was rolled back on" in refused.err
+    assert "Version 2 is blocked: worse in triage" in run("deploy", "status").out
+    assert run("deploy", "clear", "2", "--reason", "it was the network").code == 0
+    assert run("deploy").code == 0 and live_version(store) == 2
+    doubles[0].restart()
+    assert "Loaded again" in run("deploy", "check", "--once").out
+    doubles[1].kill()
+    down = run("deploy", "check", "--once")
+    assert down.code == 10 and "1 of 2 model servers are up" in down.out
+    rows = json.loads(run("deploy", "list", "--json", "--steps").out)["events"]
+    assert {"switch", "canary", "block", "clear", "restore"} <= {row["kind"] for row in rows}
+
+
+def test_http_says_who_may(settings, store, server: TestClient) -> None:
+    keys = {role: key_of(store, role) for role in users.ROLES}
+    assert server.post("/api/v1/deploy", json={}, headers=keys["clinician"]).status_code == 403
+    done = server.post("/api/v1/deploy", json={"reason": "first"}, headers=keys["engineer"])
+    assert done.status_code == 200 and done.json()["route"]["version"] == 1 and done.json()["changed"]
+    promote(store, 2)
+    assert server.post("/api/v1/deploy", json={}, headers=keys["admin"]).json()["from"] == name_of(store, 1)
+    assert server.post("/api/v1/deploy/rollback", json={"reason": "x"}, headers=keys["auditor"]).status_code == 403
+    back = server.post("/api/v1/deploy/rollback", json={"reason": "harm seen"}, headers=keys["clinician"])
+    assert back.status_code == 200 and live_version(store) == 1  # whoever sees harm may stop it
+    promote(store, 2)
+    refused = server.post("/api/v1/deploy", json={}, headers=keys["engineer"])
+    assert refused.status_code == 409 and "rolled back" in refused.json()["error"]
+    assert server.post("/api/v1/deploy/rollback", json={"reason": "x", "to": "../1"}, headers=keys["admin"]).status_code == 422
+    assert server.post("/api/v1/deploy/clear", json={"version": 2}, headers=keys["clinician"]).status_code == 403
+    assert server.post("/api/v1/deploy/clear", json={"version": 2}, headers=keys["engineer"]).status_code == 200
+    status = server.get("/api/v1/deploy", headers=keys["auditor"]).json()
+    assert status["live"]["version"] == 1 and status["blocked"] == [] and len(status["replicas"]) == 2
+    rows = server.get("/api/v1/deploy/events?limit=5", headers=keys["clinician"]).json()["events"]
+    assert rows[0]["kind"] == "clear" and len(rows) == 5
+
+
+def log_in(server: TestClient, role: str) -> str:
+    server.cookies.clear()
+    server.post("/web/login", data={"name": role, "password": PASSWORD})
+    return re.search(r'name="csrf" value="([^"]+)"', server.get("/web/").text)[1]
+
+
+def test_the_page_shows_what_answers_and_rolls_back_after_a_confirmation(store, server: TestClient, doubles) -> None:
+    csrf = log_in(server, "engineer")
+    assert "Nothing is deployed yet" in server.get("/web/deployments").text
+    form = {"csrf": csrf, "confirm": "yes"}
+    assert f"{name_of(store, 1)} answers now." in server.post("/web/deployments/deploy", data=form).text
+    promote(store, 2)
+    server.post("/web/deployments/deploy", data=form)
+    assert live_version(store) == 2
+    csrf = log_in(server, "clinician")
+    page = server.get("/web/deployments").text
+    assert 'action="/web/deployments/rollback"' in page and 'action="/web/deployments/deploy"' not in page
+    form = {"csrf": csrf, "reason": "worse in triage"}
+    assert server.post("/web/deployments/rollback", data=form).status_code == 422 and live_version(store) == 2
+    assert server.post("/web/deployments/rollback", data={"csrf": csrf, "confirm": "yes"}).status_code == 422
+    assert server.post("/web/deployments/rollback", data={**form, "confirm": "yes"}).status_code == 200
+    assert live_version(store) == 1
+    doubles[1].kill()
+    page = server.get("/web/deployments").text
+    assert "Version 2 is blocked" in page and "worse in triage" in page and "cannot be reached" in page
+    assert "部署" in server.get("/web/deployments", headers={"Accept-Language": "zh"}).text
+    assert server.post("/web/deployments/clear", data={"csrf": csrf, "version": "2", "confirm": "yes"}).status_code == 403
+    csrf = log_in(server, "admin")
+    assert server.post("/web/deployments/clear", data={"csrf": csrf, "version": "2", "confirm": "yes"}).status_code == 200
+    assert block_of(store, artifact_of(store, 2)) is None
+    log_in(server, "auditor")
+    assert 'action="/web/deployments/' not in server.get("/web/deployments").text
+
+
+def test_the_loop_of_the_api_rolls_a_version_back_that_turns_bad_and_heals_a_restarted_server(
+    settings, store, doubles, command_line
+) -> None:
+    assert command_line("--home", settings.home, "deploy").code == 0
+    promote(store, 2)
+    assert command_line("--home", settings.home, "deploy").code == 0
+    with TestClient(create_app(settings), base_url="http://127.0.0.1"):
+        doubles[0].restart()
+        wait_for(lambda: name_of(store, 2) in doubles[0].adapters)
+        began = time.monotonic()
+        for double in doubles:
+            double.bad.add(name_of(store, 2))
+        wait_for(lambda: live_version(store) == 1, 60)
+        assert time.monotonic() - began < 60
+    with open_store(settings) as opened:
+        [alarm] = events(opened, kinds=("alarm",))
+        assert alarm.served_name == name_of(store, 2) and alarm.numbers["failed"] >= 1
+        assert live_route(opened).changed_by == "medloop" and block_of(opened, artifact_of(store, 2)) is not None
