@@ -143,7 +143,8 @@ def late_client(url: str, rows: list[list[int]], tokens: int, trials: int) -> di
             others = [threading.Thread(target=other, args=(row, arrived)) for row in rows[:-1]]
             for thread in others:
                 thread.start()
-            while f"medloop_serve_running {len(others)}" not in client.get(f"{url}/metrics").text:
+            running = f"medloop_serve_running {len(others)}"
+            while any(thread.is_alive() for thread in others) and running not in client.get(f"{url}/metrics").text:
                 time.sleep(0.01)
             first += [ask(client) for _ in range(3)]
             for thread in others:
