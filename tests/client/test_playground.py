@@ -8,7 +8,6 @@ import importlib.util
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 
 from medloop.cli.playground import PAGE
+from medloop.loop.workspace import init_workspace
 
 PYTHON = Path(os.environ.get("PLAYGROUND_PYTHON", ".venv-playground/bin/python")).absolute()
 
@@ -164,6 +164,15 @@ def test_the_command_says_what_is_missing(environ: dict[str, str], args: Any, sa
     assert done.code == 2 and said in done.err
 
 
+def test_the_key_that_the_command_asks_for_can_be_made(tmp_path: Path, command_line) -> None:
+    home = tmp_path / "clinic"
+    init_workspace(home)
+    [step] = re.findall(r"medloop (api keys new .*?)\.?$", command_line("playground").err.strip(), re.MULTILINE)
+    assert command_line("--home", home, "users", "add", "ann", "--role", "engineer", "--no-password").code == 0
+    done = command_line("--home", home, *step.rstrip(".").replace("NAME", "ann").split())
+    assert done.code == 0 and "mlk_" in done.out, done.err
+
+
 @pytest.mark.playground
 def test_the_page_in_a_browser_compares_two_versions_and_sends_one_answer_to_review(door: Door, tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright
@@ -202,7 +211,7 @@ def test_the_page_in_a_browser_compares_two_versions_and_sends_one_answer_to_rev
         ]
         assert door.seen[-3][2]["comments"] == "misses the red flag" and {key for _, key, _ in door.seen} == {"Bearer mlk_1"}
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         process.wait(60)
         if process.stdout:
             process.stdout.close()

@@ -66,7 +66,12 @@ class Assistant:
 
     def versions(self) -> list[str]:
         """What can be asked: the live assistant first, then what the further servers serve."""
-        names = self._models(self.url, self.key)
+        try:
+            names = self._models(self.url, self.key)
+        except PlaygroundError:
+            if not self.servers:
+                raise
+            names = []  # an API without an assistant; the servers can still be compared
         self._of_server.clear()
         for server in self.servers:
             for name in self._models(server, ""):
