@@ -11,6 +11,8 @@ from medloop.cli.login import logged_in
 from medloop.contracts import CodebookEntry, CodebookTrial, CodebookVersion
 from medloop.errors import ConfigError, ResultError
 from medloop.loop import codebook as work
+from medloop.loop.codebook_effects import count_votes
+from medloop.loop.codebook_growth import promote, propose_examples, propose_prompt
 from medloop.loop.codebook_trial import approve_entry, try_entry
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
@@ -55,7 +57,8 @@ def propose(
     Example:  medloop codebook propose
     Example:  medloop codebook propose --text "Ask for the weight first." --trigger "child|儿童" --user dr.li
     """
-    with open_store(ui.settings()) as store:
+    settings = ui.settings()
+    with open_store(settings) as store:
         proposals = work.Proposals()
         if text is not None:
             if user is None:
@@ -70,16 +73,7 @@ def propose(
             proposals.entries.append(work.propose_from(store, correction, actor=actor()))
         else:
             proposals = work.propose_new(store, actor=actor(), everything=everything)
-    if json_:
-        ui.say_json({"proposed": [_as_json(entry) for entry in proposals.entries], "known": proposals.known,
-                     "unusable": proposals.unusable})  # fmt: skip
-        return
-    _table(proposals.entries, {})
-    ui.say(f"Proposals: {len(proposals.entries)}. Corrections that have one already: {proposals.known}.")
-    for why, count in sorted(proposals.unusable.items()):
-        ui.say(f"Corrections without a rule because {why}: {count}.")
-    if proposals.entries:
-        ui.next_step(f"codebook show {proposals.entries[0].entry_id}")
+    _say_proposals(proposals, json_)
 
 
 @codebook_app.command("list")
@@ -92,6 +86,7 @@ def list_(
     Example:  medloop codebook list --state proposed
     """
     with open_store(ui.settings()) as store:
+        count_votes(store, actor=actor())
         rows = [entry for entry in codebook.entries(store) if state in (None, entry.state)]
         counts, current = codebook_votes.counts(store), codebook.live(store)
     if json_:
@@ -292,6 +287,47 @@ def history(json_: ui.AsJson = False) -> None:
     ui.table(("version", "time (UTC)", "change", "entry", "live", "by", "hash", "reason"), cells)
 
 
+@codebook_app.command("examples")
+def examples(
+    most: Annotated[int, typer.Option(min=1, max=200, help="At most this many proposals.")] = 20, json_: ui.AsJson = False
+) -> None:
+    """Propose few-shot examples from corrected and liked answers; they are approved like rules.
+
+    Example:  medloop codebook examples --most 10
+    """
+    with open_store(ui.settings()) as store:
+        proposals = propose_examples(store, actor=actor(), most=most)
+    _say_proposals(proposals, json_)
+
+
+@codebook_app.command("prompt")
+def prompt(user: UserName, json_: ui.AsJson = False) -> None:
+    """Propose a new system prompt from the mistakes that experts corrected; it is tried and approved like a rule.
+
+    Example:  medloop codebook prompt --user dr.li
+    """
+    settings = ui.settings()
+    with open_store(settings) as store:
+        person = logged_in(store, user)
+        entry = propose_prompt(store, actor=person.user_id, author=person.user_id)
+    _say_proposals(work.Proposals(entries=[entry]), json_)
+
+
+@codebook_app.command("promote")
+def promote_(entry: EntryId, user: UserName) -> None:
+    """Retire a proven rule that the live model has learnt: liked, in training data, and not needed on the regression set.
+
+    Example:  medloop codebook promote rule_01a1dee4 --user dr.li
+    """
+    settings = ui.settings()
+    with open_store(settings) as store:
+        person = logged_in(store, user)
+        count_votes(store, actor=person.user_id)
+        version, trial = promote(settings, store, codebook.get_entry(store, entry), by=person.user_id)
+    _say_trial(trial)
+    _say_version(version)
+
+
 @codebook_app.command("export")
 def export(file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Where the rules are written.")]) -> None:
     """Write the live rules as JSON lines, for 'medloop eval --model NAME,codebook=FILE.jsonl'.
@@ -305,6 +341,19 @@ def export(file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Wher
         raise ResultError("No rule of the codebook is live", "Approve one first: medloop codebook list --state proposed")
     jsonl.write(file, (rule.model_dump(mode="json", exclude_none=True) for rule in rules))
     ui.say(f"{len(rules)} rules of version {current.version} are in {ui.shown(file)}.")
+
+
+def _say_proposals(proposals: work.Proposals, json_: bool) -> None:
+    if json_:
+        ui.say_json({"proposed": [_as_json(entry) for entry in proposals.entries], "known": proposals.known,
+                     "unusable": proposals.unusable})  # fmt: skip
+        return
+    _table(proposals.entries, {})
+    ui.say(f"Proposals: {len(proposals.entries)}. Corrections that have one already: {proposals.known}.")
+    for why, count in sorted(proposals.unusable.items()):
+        ui.say(f"Corrections without a rule because {why}: {count}.")
+    if proposals.entries:
+        ui.next_step(f"codebook show {proposals.entries[0].entry_id}")
 
 
 def _last_moment(day: datetime | None) -> datetime | None:

@@ -93,7 +93,12 @@ class Retriever:
             budget -= cost
             sentence = fit.entry.content.first_sentence if self._may_speak(fit, language) else ""
             uses.append(RuleUse(rule_id=fit.entry.entry_id, text=text, first_sentence=sentence))
-        return RulesFound(codebook=self.sha256, rules=tuple(uses))
+        return RulesFound(codebook=self.sha256, rules=tuple(uses), system=self.system)
+
+    @property
+    def system(self) -> str:
+        """The system prompt of the codebook; empty where it has none."""
+        return next((entry.text for entry in self.entries if entry.kind == "prompt"), "")
 
     def fits(self, question: str) -> list[Fit]:
         """The rules and examples that fit, best first; rules before examples."""

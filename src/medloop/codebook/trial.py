@@ -31,14 +31,13 @@ class RegressionCase:
 
 @dataclass(frozen=True)
 class CodebookSide:
-    """The codebook on one side of a change: the rules for a question, and the system prompt if it has one."""
+    """The codebook on one side of a change: what it finds for a question."""
 
     find: Callable[[str], RulesFound]
-    system: str = ""
 
     def prompt(self, question: str) -> tuple[tuple[Message, ...], RulesFound]:
         rules = self.find(question)
-        own = (Message(role="system", content=self.system),) if self.system else ()
+        own = (Message(role="system", content=rules.system),) if rules.system else ()
         return with_rules((*own, Message(role="user", content=question)), rules), rules
 
 

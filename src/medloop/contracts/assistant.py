@@ -57,6 +57,7 @@ class RulesFound(Contract):
 
     codebook: Hash
     rules: tuple[RuleUse, ...] = ()
+    system: str = Field("", description="The system prompt that people approved; empty: the assistant's own.")
 
 
 class Passage(Contract):

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from medloop.contracts.base import Contract, Text, Timestamp
 
-NodeKind = Literal["record", "records", "dataset", "file", "model", "evaluation", "gate", "version", "release"]
+NodeKind = Literal["record", "records", "dataset", "file", "model", "evaluation", "gate", "version", "release", "rule"]
 RecordKind = Literal["feedback", "preference", "correction", "trace", "erased"]
 
 

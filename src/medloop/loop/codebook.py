@@ -19,7 +19,7 @@ from medloop.codebook.curate import Placement, conflicts, merged, place
 from medloop.codebook.reflect import CorrectedAnswer, reflect
 from medloop.codebook.retrieve import RetrieveConfig, Retriever
 from medloop.codebook.similar import Embed
-from medloop.contracts import CodebookEntry, CodebookRule, Correction, EntryText, FindRules, RulesFound, utc_now
+from medloop.contracts import CodebookEntry, CodebookRule, Correction, EntryText, Feedback, FindRules, RulesFound, utc_now
 from medloop.contracts.rule import EntryKind
 from medloop.data.text.risk import strata_of
 from medloop.errors import InputError
@@ -31,7 +31,7 @@ from medloop.reward.detect.acts import acts, is_about_medicine
 from medloop.store.db import Store
 from medloop.store.records import codebook, codebook_votes, crud, lineage, quarantine
 from medloop.store.records.audited_read import get_audited
-from medloop.store.tables import rlhf_corrections
+from medloop.store.tables import rlhf_corrections, rlhf_feedback
 
 PURPOSE = "codebook"
 Reflector = Callable[[CorrectedAnswer], EntryText | None]  # a teacher's words, or None where it has none
@@ -55,7 +55,7 @@ class RulesOfStore:
     @property
     def system_prompt(self) -> str:
         """The system prompt of the codebook; empty where it has none."""
-        return next((entry.text for entry in self.retriever().entries if entry.kind == "prompt"), "")
+        return self.retriever().system
 
     def retriever(self) -> Retriever:
         key = codebook.live_key(self._store)
@@ -112,9 +112,9 @@ def _propose(store: Store, correction_id: str, proposals: Proposals, actor: str,
     record = get_audited(store, Correction, correction_id, actor=actor, purpose=PURPOSE)
     if record is None:
         return proposals.skip("it was not found")
-    if why := _unusable(store, record):
+    if why := unusable(store, record):
         return proposals.skip(why)
-    corrected = _corrected(record)
+    corrected = corrected_answer(record)
     if corrected is None:
         return proposals.skip("its text may identify a person")
     draft = (reflector(corrected) if reflector and "teacher" in record.consent else None) or reflect(corrected)
@@ -123,17 +123,22 @@ def _propose(store: Store, correction_id: str, proposals: Proposals, actor: str,
     return None
 
 
-def _unusable(store: Store, record: Correction) -> str | None:
+def unusable(store: Store, record: Correction | Feedback) -> str | None:
+    """Why a record gives no entry; None where nothing speaks against it."""
+    if isinstance(record, Correction):
+        record_id, table = record.correction_id, rlhf_corrections
+    else:
+        record_id, table = record.feedback_id, rlhf_feedback
     if not Register.of(store).covers(record, "training"):
         return "it does not allow training"
-    if record.correction_id in lineage.superseded(store, rlhf_corrections):
+    if record_id in lineage.superseded(store, table) or record_id in lineage.erased_ids(store):
         return "it was replaced or taken back"
     held = {entry.record_id: entry.state for entry in quarantine.list_held(store, None)}
-    states = {held.get(name, "released") for name in (record.correction_id, record.trace_id or record.correction_id)}
+    states = {held.get(name, "released") for name in (record_id, record.trace_id or record_id)}
     return None if states == {"released"} else "it waits in quarantine"
 
 
-def _corrected(record: Correction) -> CorrectedAnswer | None:
+def corrected_answer(record: Correction) -> CorrectedAnswer | None:
     """The correction without identifiers, read by the detectors; None where the scrubber doubts its work."""
     scrubber = Scrubber()
     texts = (record.prompt, record.original, record.golden, record.reason or "")

@@ -37,7 +37,7 @@ def count_votes(store: Store, *, actor: str) -> int:
     feedback_row, correction_row = seen.feedback_row, seen.correction_row
     while page := crud.page(store, Feedback, after=feedback_row):
         feedback_row = page[-1][0]
-        votes = [(record.feedback_id, record.trace_id, _helps(record)) for _, record in page]
+        votes = [(record.feedback_id, record.trace_id, helps(record)) for _, record in page]
         new += codebook_votes.add_votes(store, _votes(store, votes, actor), feedback_row=feedback_row)
     while corrections := crud.page(store, Correction, after=correction_row):
         correction_row = corrections[-1][0]
@@ -57,7 +57,8 @@ def taught_by(store: Store, correction_ids: list[str]) -> dict[str, Taught]:
     return taught
 
 
-def _helps(record: Feedback) -> bool | None:
+def helps(record: Feedback) -> bool | None:
+    """Whether an answer was liked; None where the feedback says neither."""
     word = polarity(thumb=record.thumb, stars=record.rating, feedback_type=record.feedback_type, critical=record.critical)
     return None if word in (None, "neutral", "mixed") else word == "positive"
 

@@ -98,8 +98,7 @@ def regression_cases(store: Store, entries: Sequence[CodebookEntry], *, actor: s
 
 
 def _side(entries: Sequence[CodebookEntry]) -> CodebookSide:
-    system = next((entry.text for entry in entries if entry.kind == "prompt"), "")
-    return CodebookSide(Retriever(entries, codebook.sha256_of(entries)), system)
+    return CodebookSide(Retriever(entries, codebook.sha256_of(entries)))
 
 
 def _triage_cases() -> Iterator[RegressionCase]:

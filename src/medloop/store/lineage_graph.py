@@ -12,7 +12,7 @@ file that contains a record may not have seen that record.
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -218,7 +218,10 @@ def lineage_graph(store: Store, subject: str, *, sender: str | None = None) -> L
         catalog = load_catalog(conn)
         if (record := rows.find_record(conn, subject, sender)) is not None:
             node = LineageNode(id=subject, kind="record", label=subject, detail=record[0], created=record[1])
-            return _of_record(conn, catalog, node)
+            used = rows.rules_in_trace(store, subject) if record[0] == "trace" else ()
+            return _of_record(conn, catalog, node, used)
+        if sender is None and (rule := rows.rule_rows(conn).get(subject)) is not None:
+            return rows.graph_of_rule(rule)
         if sender is None and (erased := rows.erased_in(conn, subject)) is not None:
             node = LineageNode(id=subject, kind="record", label=subject, detail="erased", flags=(erased[0],), created=erased[1])
             return _of_erased(conn, catalog, node, erased[0])
@@ -295,7 +298,24 @@ def unknown_subject(subject: str) -> UnknownSubjectError:
     )
 
 
-def _of_record(conn: Connection, catalog: Catalog, node: LineageNode) -> LineageGraph:
+def _add_rules(conn: Connection, drawing: _Drawing, node: LineageNode, used: Sequence[str]) -> None:
+    """Rules that came from a record; of an answer those that it used, with the records behind them."""
+    known = rows.rule_rows(conn)
+    for rule in known.values():
+        if node.id in rule.evidence:
+            drawing.nodes.setdefault(rule.entry_id, rows.rule_node(rule))
+            drawing.connect(node.id, rule.entry_id, MadeFrom("taught", rule.entry_id), 1)
+    for name in used:
+        if (rule_used := known.get(name)) is None:
+            continue
+        drawing.nodes.setdefault(name, rows.rule_node(rule_used))
+        drawing.connect(name, node.id, MadeFrom("used", name))
+        for source in rule_used.evidence:
+            drawing.nodes.setdefault(source, LineageNode(id=source, kind="record", label=source, detail="evidence"))
+            drawing.connect(source, name, MadeFrom("taught", source), 1)
+
+
+def _of_record(conn: Connection, catalog: Catalog, node: LineageNode, used: Sequence[str] = ()) -> LineageGraph:
     drawing, hashes = _Drawing(catalog, {node.id: node}), rows.hashes_with(conn, node.id)
     origin: dict[str, str] = {}
     for sha256 in hashes:
@@ -303,8 +323,9 @@ def _of_record(conn: Connection, catalog: Catalog, node: LineageNode) -> Lineage
         holder = drawing.add(catalog.artifacts[owners[-1]]) if owners else _file_node(drawing, sha256)
         origin[sha256] = holder.id
         drawing.connect(node.id, holder.id, MadeFrom("contains", sha256), 1)
-    used = [sha256 for sha256 in hashes if sha256 in catalog.consumers]
-    drawing.descend(hashes, origin, rows.count_by_hash(conn, used))
+    consumed = [sha256 for sha256 in hashes if sha256 in catalog.consumers]
+    drawing.descend(hashes, origin, rows.count_by_hash(conn, consumed))
+    _add_rules(conn, drawing, node, used)
     return _graph(drawing, node, records=1)
 
 

@@ -62,7 +62,8 @@ class Gateway:
             route = challenger or route
         rules = await asyncio.to_thread(self.parts.find_rules, texts[-1]) if self.parts.find_rules else None
         passages = await asyncio.to_thread(self.parts.find_passages, texts[-1]) if self.parts.find_passages else None
-        system = messages[0].content if messages[0].role == "system" else self.parts.system_prompt
+        approved = rules.system if rules else ""
+        system = messages[0].content if messages[0].role == "system" else approved or self.parts.system_prompt
         prompt: Sequence[Message] = messages
         if system and messages[0].role != "system":
             prompt = (Message(role="system", content=system), *messages)

@@ -11,11 +11,13 @@ from typing import Any, get_args
 from sqlalchemy import Connection, Select, Table, func, literal, select
 
 from medloop.contracts import Correction, Feedback, Preference, Trace, sha256_id
-from medloop.contracts.lineage import RecordKind, TaughtRecord
+from medloop.contracts.lineage import LineageEdge, LineageGraph, LineageNode, RecordKind, TaughtRecord
+from medloop.store.db import Store
 from medloop.store.records import crud
 from medloop.store.tables import (
     artifact_flags,
     artifacts,
+    codebook_entries,
     gate_results,
     id_column,
     lineage,
@@ -76,6 +78,46 @@ def version_rows(conn: Connection) -> list[ArtifactRow]:
 def _evidence(record: Mapping[str, Any]) -> dict[str, str]:
     named = {"gate": record.get("gate"), "evaluation": record.get("report")}
     return {role: sha256 for role, sha256 in named.items() if sha256}
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """The newest revision of an entry of the codebook, without its words."""
+
+    entry_id: str
+    state: str
+    kind: str
+    evidence: tuple[str, ...]
+    created: datetime
+
+
+def rule_rows(conn: Connection) -> dict[str, RuleRow]:
+    """Every entry of the codebook by its id; `evidence` is that of all its revisions."""
+    table, entries = codebook_entries, dict[str, RuleRow]()
+    for row in conn.execute(select(table).order_by(table.c.id)).all():
+        before = entries[row.entry_id].evidence if row.entry_id in entries else ()
+        evidence = tuple(dict.fromkeys([*before, *row.evidence]))
+        entries[row.entry_id] = RuleRow(row.entry_id, row.state, row.kind, evidence, row.timestamp)
+    return entries
+
+
+def graph_of_rule(rule: RuleRow) -> LineageGraph:
+    """An entry of the codebook and the records that it comes from."""
+    node = rule_node(rule)
+    sources = [LineageNode(id=name, kind="record", label=name, detail="evidence") for name in rule.evidence]
+    edges = [LineageEdge(source=source.id, target=node.id, role="taught", records=1) for source in sources]
+    return LineageGraph(subject=node, nodes=(node, *sources), edges=tuple(edges), records=len(sources))
+
+
+def rule_node(rule: RuleRow) -> LineageNode:
+    return LineageNode(id=rule.entry_id, kind="rule", label=rule.entry_id, detail=rule.state, created=rule.created)
+
+
+def rules_in_trace(store: Store, trace_id: str) -> tuple[str, ...]:
+    """The entries of the codebook that an answer used."""
+    trace = crud.get(store, Trace, trace_id)
+    names = trace.meta.get("rules") if trace else None
+    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
 
 
 def flags_by_hash(conn: Connection) -> dict[str, set[str]]:

@@ -1,6 +1,6 @@
 """My history: what somebody sent, in a few words, and how it was used."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ from medloop.api.policy import Caller, allow
 from medloop.contracts import Correction, Feedback, Preference
 from medloop.contracts.base import Timestamp
 from medloop.contracts.feedback import FAULT_AXES
+from medloop.loop.codebook_effects import Taught, taught_by
 from medloop.store.records.history import OwnRecord, own_records
 from medloop.web.people import skills_of
 from medloop.web.render import show, translator_of
@@ -36,13 +37,16 @@ class HistoryEntry:
     fate: str
     status: str
     incident: str | None
+    taught: Taught | None = None
 
 
 @router.get("/history")
 def history_page(request: Request, caller: Rater, before: Timestamp | None = None) -> Response:
     records = own_records(store_of(request), caller.user_id, before=before, limit=PAGE_SIZE)
     older = records[-1].timestamp.isoformat() if len(records) == PAGE_SIZE else ""
-    entries = [_entry(record, translator_of(request)) for record in records]
+    corrections = [record.record_id for record in records if record.kind == "correction"]
+    taught = taught_by(store_of(request), corrections) if corrections else {}
+    entries = [replace(_entry(record, translator_of(request)), taught=taught.get(record.record_id)) for record in records]
     skill = skills_of(request).last().get(caller.user_id)
     context: dict[str, Any] = {"entries": entries, "older": older, "paged": before is not None, "skill": skill}
     return show(request, caller, "history.html", saved=saved_notice(request, caller), **context)
