@@ -7,17 +7,21 @@ from contextlib import closing
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import func, select
 from traffic import CHALLENGER, CHAMPION, quick_judge, running, send, user_id
 
-from medloop.contracts import utc_now
+from medloop.contracts import Completion, Preference, utc_now
 from medloop.errors import IntegrityError
+from medloop.feedback.review.queue import finish, next_item
 from medloop.loop import experiment as loop
 from medloop.loop.erasure import erase_records
+from medloop.loop.experiment_shadow import shadow
 from medloop.privacy.erasure.contracts import ErasureRequest
 from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.records import experiments
+from medloop.store.records import crud, experiments
 from medloop.store.records.experiments import ExperimentStateError, NoSuchExperimentError
+from medloop.store.tables import queue_items
 
 
 def refreshed(store: Store, experiment_id: str, **more: object) -> loop.ExperimentReport:
@@ -116,7 +120,10 @@ def test_erasing_a_person_removes_their_observations_and_the_report_says_so(stor
     before = refreshed(store, name)
     erase_records(store, ErasureRequest(subject=user_id(3), reason="asked for it"), actor="usr_1")
     after = loop.report_of(store, name)
-    assert before.erased == 0 and after.erased == 9  # six numbers of the answer, three of the rating
+    assert before.erased == 0 and after.erased in (
+        4,
+        5,
+    )  # exposed, completion, quality; satisfaction, and a complaint if it was one
     assert sum(after.primary.users.values()) == sum(before.primary.users.values()) - 1
     rows = experiments.observations(store, name)
     assert user_id(3) not in {row.unit for row in rows}
@@ -152,6 +159,8 @@ def test_one_experiment_runs_at_a_site_and_another_at_the_next(store: Store) -> 
     second = running(store, site="ward 7")
     assert experiments.running(store, "ward 7") is not None
     assert {row.plan.site for row in experiments.every(store)} == {"main", "ward 7"}
+    sites = loop.report_of(store, first.plan.experiment_id).sites
+    assert [(row.group, row.alpha) for row in sites] == [("site: ward 7", 0.025), ("site: main", 0.025)]
     loop.stop(store, first.plan.experiment_id, by="usr_1", reason="")
     assert experiments.running(store, "main") is None and experiments.get(store, second.plan.experiment_id).state == "running"
 
@@ -162,3 +171,42 @@ def test_a_fallback_answer_counts_for_the_arm_that_was_drawn(store: Store) -> No
     loop.collect(store, experiment.plan.experiment_id, quick_judge)
     report = loop.report_of(store, experiment.plan.experiment_id)
     assert report.other_model == 0 and report.plan.champion == CHAMPION
+
+
+def test_silent_answers_are_compared_blind_and_the_votes_are_counted(store: Store) -> None:
+    experiment = running(store)
+    plan = experiment.plan
+    loop.stop(store, plan.experiment_id, by="usr_1", reason="")  # everybody gets the champion; its answers are compared
+    send(store, range(6), likes=lambda _arm, _rng: 0.5)
+
+    class Silent:
+        def __call__(self, prompts: list[object], **_: object) -> list[Completion]:
+            texts = ["Rest it." if number == 0 else f"Rest it {number} days." for number in range(len(prompts))]
+            return [Completion(prompt_id=str(number), model="m", text=text) for number, text in enumerate(texts)]
+
+    done = shadow(store, plan.experiment_id, Silent(), most=10, actor="usr_1")  # type: ignore[arg-type]
+    assert (done.asked, done.same, done.queued) == (6, 1, 5)
+    assert shadow(store, plan.experiment_id, Silent(), most=10, actor="usr_1").queued == 0  # type: ignore[arg-type]
+    votes = []
+    for rater in ("usr_a", "usr_b"):
+        while (item := next_item(store, rater)) is not None:
+            first, second = item.content.models
+            assert {first, second} == {CHAMPION, CHALLENGER} and item.shown_first in ("a", "b")
+            choice = "b" if second == CHALLENGER else "a"
+            vote = Preference(
+                prompt=item.content.prompt[-1].content, response_a=item.content.answers[0], response_b=item.content.answers[1],
+                preferred=choice if len(votes) % 5 else "tie", shown_first=item.shown_first, model_a=first, model_b=second,
+                recorded_by=rater,
+            )  # type: ignore[arg-type]  # fmt: skip
+            votes.append(vote)
+            crud.add(store, [vote], actor=rater)
+            finish(store, item.item_id, rater, vote.preference_id)
+    report = loop.report_of(store, plan.experiment_id)
+    assert report.shadow is not None and (report.shadow.challenger, report.shadow.ties) == (8, 2)
+    assert report.shadow.reviewers == 2 and sum(report.shadow.shown_first.values()) == 10
+    assert report.shadow.share == pytest.approx(0.9) and report.shadow.low is not None and report.shadow.low > 0.5
+    refreshed(store, plan.experiment_id)
+    erase_records(store, ErasureRequest(subject=user_id(3), reason="asked for it"), actor="usr_1")
+    with store.read() as conn:
+        left = conn.execute(select(func.count()).select_from(queue_items)).scalar_one()
+    assert left == 4  # the pair with the answer to the erased person is gone, too

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from traffic import CHALLENGER, CHAMPION, quick_judge, send
+from traffic import CHALLENGER, CHAMPION, SALT, quick_judge, send
 
 from medloop.loop import experiment as loop
 from medloop.settings import Settings
@@ -20,7 +20,9 @@ def steps_in(text: str) -> list[str]:
     return re.findall(r"medloop --home \S+ (experiment .+)", text)
 
 
-def test_an_experiment_on_the_command_line(home: Path, command_line: Callable[..., Any]) -> None:
+def test_an_experiment_on_the_command_line(home: Path, command_line: Callable[..., Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr(loop, "new_salt", lambda: SALT)
+
     def run(line: str) -> str:
         ended = command_line("--home", home, *shlex.split(line))
         assert ended.code == 0, ended.err

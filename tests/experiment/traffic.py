@@ -11,11 +11,12 @@ from medloop.experiment.observe import AnswerFindings
 from medloop.experiment.plan import PlanConfig, make_plan
 from medloop.loop import experiment as loop
 from medloop.store.db import Store
-from medloop.store.records import crud
+from medloop.store.records import crud, experiments
 from medloop.store.records.experiments import StoredExperiment
 
-CHAMPION, CHALLENGER = "med-assistant/1", "med-assistant/2"
+CHAMPION, CHALLENGER = "med-assistant@1", "med-assistant@2"
 QUESTION = {"en": "My knee hurts when I climb stairs, what helps?", "zh": "我爬楼梯时膝盖疼，怎么办？"}
+SALT = "5e" * 32  # the same arms in every run
 Likes = Callable[[bool, random.Random], float]  # challenger? -> chance of a thumb up
 
 
@@ -37,7 +38,7 @@ def running(store: Store, *, enrolled: float = 1.0, site: str = "main", **config
     plan = make_plan(
         PlanConfig.model_validate(chosen), name="second round", champion=CHAMPION, challenger=CHALLENGER, by="usr_1", site=site
     )  # fmt: skip
-    loop.plan_experiment(store, plan)
+    experiments.add_plan(store, plan, SALT)
     return loop.start(store, plan.experiment_id, enrolled=enrolled, by="usr_1")
 
 

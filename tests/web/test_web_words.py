@@ -23,6 +23,7 @@ SHARED = {
     "codebook": [WEB / "pages/codebook.py", *sorted((WEB / "templates").glob("codebook*.html"))],
     "gate": [WEB / "pages/gate.py", WEB / "templates/gates.html", WEB / "templates/gate.html"],
     "knowledge": [WEB / "pages/knowledge.py", *sorted((WEB / "templates").glob("knowledge*.html"))],
+    "experiments": [WEB / "pages/experiments.py", *sorted((WEB / "templates").glob("experiment*.html"))],
     "lineage": [WEB / "lineage_view.py", *sorted((WEB / "templates").glob("lineage*.html"))],
     "error": [WEB / "error_page.py", WEB / "templates/error.html", WEB / "templates/expired.html"],
 }
@@ -40,6 +41,8 @@ COMPOSED = {
     "lineage": ("lineage_kind_", "lineage_kinds_", "lineage_detail_", "lineage_flag_", "lineage_role_"),
     "deployments": ("deployments_kind_",),
     "registry": ("registry_gate_", "registry_promote_", "registry_action_", "registry_champion", "registry_challenger"),
+    "experiments": ("experiment_state_", "experiment_open_", "experiment_is_", "experiment_guard_", "experiment_metric_",
+        "experiment_group_", "experiment_event_", "experiment_decision_", "experiment_champion", "experiment_challenger"),
     "approvals": ("approvals_table_", "approvals_done_", "approvals_state_"),
     "audit": ("audit_bad_", "audit_export_"),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),

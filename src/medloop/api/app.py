@@ -29,6 +29,7 @@ from medloop.api.routes import (
     codebook,
     data,
     deploy,
+    experiments,
     feedback,
     feedback_read,
     gate,
@@ -50,6 +51,7 @@ from medloop.jobs.retrain import Retrainer
 from medloop.jobs.supervisor import Supervisor
 from medloop.jobs.telemetry_watch import TelemetrySender
 from medloop.loop.assistant import open_assistant
+from medloop.loop.experiment_watch import ExperimentWatch
 from medloop.loop.queue_filler import QueueFiller
 from medloop.privacy.phi import allowed
 from medloop.serve.gateway.backends import BackendAddress
@@ -103,6 +105,7 @@ def create_app(
                 stack.enter_context(DriftWatch(store, settings).running())
                 stack.enter_context(DeployWatch(store, app.state.live_answers).running())
                 stack.enter_context(TelemetrySender(store, settings).running())
+                stack.enter_context(ExperimentWatch(store).running())
             yield
 
     # FastAPI's own docs pages load scripts from other sites; the description itself needs a key like everything else.
@@ -133,6 +136,7 @@ def create_app(
         gate,
         codebook,
         deploy,
+        experiments,
     )
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):
         app.include_router(router)

@@ -26,6 +26,7 @@ from medloop.privacy.erasure.erase import ChangedSinceRequestError
 from medloop.serve.gateway.chat_request import ChatError, openai_error
 from medloop.store.records.codebook import CodebookPersonError, CodebookRefusedError, NoSuchEntryError
 from medloop.store.records.erasure_requests import DecidedError, NoSuchRequestError, NotAllowedError
+from medloop.store.records.experiments import ExperimentStateError, NoSuchExperimentError
 from medloop.store.records.gates import GateDecidedError, GatePersonError, NoSuchGateError
 from medloop.store.records.incident_rows import (
     AlreadyClosedError,
@@ -55,6 +56,8 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (PromotionRefusedError, 409),
     (DeployRefusedError, 409),
     (DeployFailedError, 409),
+    (NoSuchExperimentError, 404),
+    (ExperimentStateError, 409),
     (NoSuchGateError, 404),
     (StateError, 409),
     (LapsedError, 409),

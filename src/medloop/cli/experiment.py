@@ -5,11 +5,13 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.contracts.experiment import DEFAULT_SITE, Estimate, ExperimentPlan, ExperimentReport, Metric
+from medloop.contracts.experiment import DEFAULT_SITE, Estimate, ExperimentPlan, ExperimentReport, Metric, version_name
 from medloop.errors import ConfigError
 from medloop.experiment.plan import PlanConfig, days, make_plan, spread_of_rate
 from medloop.experiment.report_page import write_report
 from medloop.loop import experiment as loop
+from medloop.loop.evaluation import open_model, parse_examined
+from medloop.loop.experiment_shadow import shadow as run_shadow
 from medloop.registry import promote as aliases
 from medloop.store.audit_trail import actor
 from medloop.store.db import Store, open_store
@@ -66,8 +68,6 @@ def plan(
     )  # fmt: skip
     with open_store(ui.settings()) as store:
         names = {"champion": champion or _holder(store, "champion"), "challenger": challenger or _holder(store, "challenger")}
-        if names["champion"] == names["challenger"]:
-            raise ConfigError("Champion and challenger are the same version", "Name another one: --challenger VERSION")
         made = make_plan(config, name=name, by=actor(), site=site, **names)
         if not dry_run:
             loop.plan_experiment(store, made)
@@ -183,7 +183,7 @@ def verdict(
         decided = loop.decide(store, experiment_id, adopt=adopt, by=actor(), reason=reason)
         version = aliases.holder(store, "challenger") if adopt else None
     ui.say(f"Decided: {'adopt' if adopt else 'keep'} {decided.plan.challenger if adopt else decided.plan.champion}.")
-    if version is not None and version.record.label == decided.plan.challenger:
+    if version is not None and version_name(version.record.label) == decided.plan.challenger:
         ui.next_step(f"registry promote {version.record.version}")
     else:
         ui.next_step(f"experiment report {experiment_id}")
@@ -206,11 +206,40 @@ def report(experiment_id: ExperimentId, json_: ui.AsJson = False) -> None:
     ui.say(f"Report: {ui.shown(folder / 'report.html')}")
 
 
+@experiment_app.command("shadow")
+def shadow(
+    experiment_id: ExperimentId,
+    model: Annotated[
+        str, typer.Option(metavar="MODEL", help="The challenger: BASE, BASE+ADAPTER or a URL, as for 'medloop eval'.")
+    ],
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Newest questions of the champion to ask.")] = 50,
+    json_: ui.AsJson = False,
+) -> None:
+    """Let the challenger answer silently what the champion was asked, and queue the pairs for a blind comparison.
+
+    No user sees these answers. Reviewers compare them on the page Compare, in an order that is drawn for each and recorded;
+    'medloop experiment status' shows their votes.
+
+    Example:  medloop experiment shadow exp_0198a2… --model embedded:tiny+sft --limit 20
+    """
+    settings = ui.settings()
+    _, load = open_model(parse_examined(model), settings)
+    with open_store(settings) as store:
+        experiments.get(store, experiment_id)
+        done = run_shadow(store, experiment_id, load(), most=limit, actor=actor())
+    if json_:
+        ui.say_json(done)
+        return
+    ui.say(f"Asked {done.asked} questions: {done.queued} new pairs are in the review queue, {done.same} answers were the same,")
+    ui.say(f"{done.withheld} were left out (no answer, or a text that may name a person).")
+    ui.next_step(f"experiment status {experiment_id}", "The votes:")
+
+
 def _holder(store: Store, alias: str) -> str:
     found = aliases.holder(store, "champion" if alias == "champion" else "challenger")
     if found is None:
         raise ConfigError(f"No version of the registry is the {alias}", f"Name the version that answers: --{alias} VERSION")
-    return found.record.label
+    return version_name(found.record.label)
 
 
 def _say_plan(made: ExperimentPlan, users_per_day: float | None) -> None:
@@ -237,7 +266,7 @@ def _say_report(made: ExperimentReport) -> None:
     done = sum(made.primary.users.values())
     waiting = f"; {made.primary.waiting:,} are in their time window" if made.primary.waiting else ""
     ui.say(f"{done:,} of {plan.planned_users:,} planned users have a value of {plan.primary}{waiting}.")
-    rows = [made.primary, *made.others, *made.segments]
+    rows = [made.primary, *made.others, *made.segments, *made.sites]
     ui.table(("metric", "group", "champion", "challenger", "difference", "interval"), [_cells(row) for row in rows])
     guards = [
         (
@@ -258,6 +287,12 @@ def _say_report(made: ExperimentReport) -> None:
         ui.say(f"{made.erased:,} observations were erased with the records they came from.")
     if made.other_model:
         ui.say(f"{made.other_model:,} answers came from another version than their arm's.")
+    if made.shadow is not None and made.shadow.share is not None:
+        votes = made.shadow
+        ui.say(
+            f"Blind comparison: {votes.challenger} for the challenger, {votes.champion} for the champion, {votes.ties} equal, "
+            f"{votes.both_bad} both bad; share {votes.share:.2f} ({votes.low:.2f} to {votes.high:.2f})."
+        )
     if made.verdict is not None:
         ui.say(f"Verdict: {made.verdict.outcome}. {made.verdict.reason}.")
     elif made.state == "running":

@@ -7,9 +7,9 @@ its own; one store may have many.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from medloop.contracts.assistant import Champion
 from medloop.contracts.base import Contract, Json, Text, Timestamp, Unit, utc_now, uuid7
@@ -23,6 +23,15 @@ METRICS: tuple[Metric, ...] = ("satisfaction", "completion", "quality")
 GUARDS: tuple[GuardName, ...] = ("critical", "unsafe", "error", "slow", "dissatisfied")
 EXPOSED = "exposed"  # the observation of every answer, beside metrics and guards
 DEFAULT_SITE = "main"
+
+
+def version_name(text: str) -> str:
+    """`med-assistant@3`, as traces name a version; the registry's `med-assistant/3` is the same one."""
+    name, slash, number = text.rpartition("/")
+    return f"{name}@{number}" if slash and number.isascii() and number.isdigit() else text
+
+
+VersionName = Annotated[Text, AfterValidator(version_name)]
 
 
 class GuardRule(Contract):
@@ -39,8 +48,8 @@ class ExperimentPlan(Contract):
     experiment_id: Text = Field(default_factory=lambda: f"exp_{uuid7()}")
     name: Text
     site: Text = DEFAULT_SITE
-    champion: Text
-    challenger: Text
+    champion: VersionName
+    challenger: VersionName
     primary: Metric
     min_effect: float = Field(gt=0, lt=1, description="Smallest improvement of the primary metric that is worth having.")
     spread: float = Field(gt=0, le=1, description="Standard deviation of the primary metric between users, as assumed.")
@@ -184,6 +193,7 @@ class ExperimentReport(Contract):
     curve: tuple[CurvePoint, ...] = ()
     others: tuple[Estimate, ...] = ()
     segments: tuple[Estimate, ...] = ()
+    sites: tuple[Estimate, ...] = Field((), description="The same comparison at all sites where it ran, if there are several.")
     guards: tuple[GuardReading, ...] = ()
     ratio: RatioCheck
     answered_ratio: RatioCheck

@@ -92,10 +92,13 @@ def analyse(experiment: StoredExperiment, rows: Sequence[ObservedRow], now: date
     """The report as it stands, with the verdict that the numbers have reached."""
     plan = experiment.plan
     window = ValueWindow(timedelta(hours=plan.window_hours), now)
-    alive = [row for row in rows if row.unit is not None]
-    exposed = _users(alive, EXPOSED, window)
-    primary = _users(alive, plan.primary, window)
-    guards = tuple(_guard(plan, rule, alive, exposed) for rule in plan.guards)
+    alive: dict[str, list[ObservedRow]] = {}
+    for row in rows:
+        if row.unit is not None:
+            alive.setdefault(row.metric, []).append(row)
+    exposed = _users(alive.get(EXPOSED, ()), window)
+    primary = _users(alive.get(plan.primary, ()), window)
+    guards = tuple(_guard(plan, rule, alive.get(rule.name, ()), exposed) for rule in plan.guards)
     ratio = _ratio(plan, exposed.values())
     measured = _measured(primary.values())[: plan.planned_users]
     boundary = Boundary(plan.boundary_alpha, plan.planned_users)
@@ -108,11 +111,11 @@ def analyse(experiment: StoredExperiment, rows: Sequence[ObservedRow], now: date
         others=tuple(
             _estimate(name, users.values(), _measured(users.values()), other_boundary, alpha=plan.alpha / len(others))
             for name in others
-            if (users := _users(alive, name, window))
+            if (users := _users(alive.get(name, ()), window))
         ),
         segments=_segments(plan, list(primary.values())), guards=guards, ratio=ratio,
-        answered_ratio=_ratio(plan, measured), erased=len(rows) - len(alive),
-        other_model=sum(row.metric == OTHER_MODEL for row in alive),
+        answered_ratio=_ratio(plan, measured), erased=len(rows) - sum(map(len, alive.values())),
+        other_model=len(alive.get(OTHER_MODEL, ())),
     )  # fmt: skip
 
 
@@ -156,13 +159,12 @@ class ValueWindow:
     now: datetime
 
 
-def _users(rows: Iterable[ObservedRow], metric: str, window: ValueWindow) -> dict[str, UserValues]:
-    """The users of whom this metric was looked at, in the order in which their first value arrived."""
+def _users(rows: Iterable[ObservedRow], window: ValueWindow) -> dict[str, UserValues]:
+    """The users of whom a metric was looked at, in the order in which their first value arrived."""
     users: dict[str, UserValues] = {}
     without: dict[str, UserValues] = {}  # nothing but missing values so far
     for row in rows:
-        if row.metric != metric or row.unit is None:
-            continue
+        assert row.unit is not None, "an erased observation counts for nobody"
         user = users.get(row.unit) or without.setdefault(row.unit, UserValues(row.arm == "challenger", row.language, row.stratum))
         if row.value is None:
             user.missing += 1
@@ -244,11 +246,25 @@ def _segments(plan: ExperimentPlan, users: Sequence[UserValues]) -> tuple[Estima
     return tuple(estimates)
 
 
+def compare_sites(observed: Sequence[tuple[ExperimentPlan, Sequence[ObservedRow]]], now: datetime) -> tuple[Estimate, ...]:
+    """The primary metric of the same comparison at several sites, with one level for all of them together."""
+    estimates = []
+    for plan, rows in observed:
+        alpha = plan.alpha / len(observed)
+        own = [row for row in rows if row.metric == plan.primary and row.unit is not None]
+        users = _users(own, ValueWindow(timedelta(hours=plan.window_hours), now))
+        boundary = Boundary(alpha, plan.planned_users)
+        estimates.append(
+            _estimate(plan.primary, users.values(), _measured(users.values()), boundary, alpha=alpha, group=f"site: {plan.site}")
+        )
+    return tuple(estimates)
+
+
 def _guard(plan: ExperimentPlan, rule: GuardRule, rows: Iterable[ObservedRow], exposed: dict[str, UserValues]) -> GuardReading:
     """Each user's first event, in the order of arrival."""
     hits: dict[str, bool] = {}
     for row in rows:
-        if row.metric == rule.name and row.value and row.unit is not None:
+        if row.value and row.unit is not None:
             hits.setdefault(row.unit, row.arm == "challenger")
     e_value = ratio_e_value(list(hits.values()), plan.split, HARM, rule.tolerated)
     level = min(1.0, math.log(e_value) / math.log(1 / rule.alpha))

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from medloop.contracts import Trace
 from medloop.contracts.assistant import Champion
-from medloop.contracts.experiment import EXPOSED, Observation
+from medloop.contracts.experiment import EXPOSED, GUARDS, Observation, version_name
 from medloop.contracts.polarity import polarity
 from medloop.experiment.assign import arm_of, unit_of
 from medloop.store.records.experiments import ExposedTrace, RatingRow, StoredExperiment
@@ -57,9 +57,10 @@ def of_trace(experiment: StoredExperiment, trace: Trace, judged: AnswerFindings)
         "error": float(failed),
         "slow": float(seconds * 1000 > plan.slow_ms) if isinstance(seconds, int | float) else None,
     }
-    if trace.model_version != (plan.challenger if arm == "challenger" else plan.champion):
+    if version_name(trace.model_version) != (plan.challenger if arm == "challenger" else plan.champion):
         values[OTHER_MODEL] = 1.0
     unit = unit_of(user, trace.session_id)
+    values = _telling(values)
     return [
         Observation(
             experiment_id=plan.experiment_id, site=plan.site, unit=unit, arm=arm, metric=metric, value=value,
@@ -67,6 +68,11 @@ def of_trace(experiment: StoredExperiment, trace: Trace, judged: AnswerFindings)
         )
         for metric, value in values.items()
     ]  # fmt: skip
+
+
+def _telling(values: dict[str, float | None]) -> dict[str, float | None]:
+    """Without what a guard did not see: it counts events, and the users come from `exposed`."""
+    return {name: value for name, value in values.items() if name not in GUARDS or value}
 
 
 def _completion(trace: Trace, failed: bool) -> float:
@@ -84,11 +90,12 @@ def of_rating(experiment: StoredExperiment, row: RatingRow, about: ExposedTrace)
     satisfaction = None if said is None else BY_POLARITY[said]
     if row.rating is not None and not row.critical and row.thumb is None:
         satisfaction = (row.rating - 1) / 4
-    values = {
+    values: dict[str, float | None] = {
         "satisfaction": satisfaction,
         "critical": float(row.critical),
         "dissatisfied": None if said is None else float(said == "negative"),
     }
+    values = _telling(values)
     return [
         Observation(
             experiment_id=plan.experiment_id, site=plan.site, unit=about.unit, arm=about.arm, metric=metric, value=value,

@@ -12,7 +12,7 @@ import math
 from pydantic import Field
 
 from medloop.contracts.base import Contract
-from medloop.contracts.experiment import DEFAULT_SITE, GUARDS, ExperimentPlan, GuardName, GuardRule, Metric
+from medloop.contracts.experiment import DEFAULT_SITE, GUARDS, ExperimentPlan, GuardName, GuardRule, Metric, version_name
 from medloop.errors import ConfigError
 from medloop.experiment.sequential import calibrate, fixed_users, inflation
 
@@ -43,6 +43,8 @@ def make_plan(
     config: PlanConfig, *, name: str, champion: str, challenger: str, by: str, site: str = DEFAULT_SITE
 ) -> ExperimentPlan:  # fmt: skip
     """The plan of an experiment, with its number of users."""
+    if version_name(champion) == version_name(challenger):
+        raise ConfigError("Champion and challenger are the same version", "Name two versions")
     fixed = fixed_users(
         effect=config.min_effect, spread=config.spread, split=config.split, alpha=config.alpha, power=config.power
     )  # fmt: skip

@@ -53,8 +53,14 @@ def report_page(report: ExperimentReport) -> str:
 
 
 def curve_plot(report: ExperimentReport, *, title: str = "", about: str = "") -> str:
-    """The difference with its interval over the number of users."""
-    points = [(float(point.users), point.difference, point.low, point.high) for point in report.curve]
+    """The difference with its interval over the number of users; the wide band of the beginning is cut off at the edge."""
+    last = report.curve[-1]
+    edge = max(2.5 * (last.high - last.low), 2 * report.plan.min_effect)
+
+    def cut(value: float) -> float:
+        return min(max(value, -edge), edge)
+
+    points = [(float(point.users), cut(point.difference), cut(point.low), cut(point.high)) for point in report.curve]
     name = title or f"{report.plan.primary}: challenger minus champion, by users"
     return plots.band(points, title=name, marks=(report.plan.min_effect,), about=about or interval(report.primary))
 

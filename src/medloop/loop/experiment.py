@@ -4,8 +4,9 @@
     report = refresh(store, experiment_id)               # read what is new, analyse, stop if a verdict is reached
     decide(store, experiment_id, adopt=True, by="usr_1", reason="…")
 
-A guard's stop ends the experiment at once: from the next answer on everybody gets the champion. Then `withdraw` takes the alias
-`challenger` away from the version; if it cannot, the event says why and the experiment stays stopped all the same.
+A guard's stop ends the experiment at once: from the next answer on everybody gets the champion. Then
+`withdraw_challenger` rolls the version back on the model servers, blocks it and takes its alias away; if it cannot, the event
+says why, and the experiment stays stopped all the same.
 """
 
 import logging
@@ -15,21 +16,26 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from medloop.contracts import Sample, Score, Trace, utc_now
-from medloop.contracts.assistant import Champion, ChooseArm
+from medloop.contracts.assistant import Champion, ChooseArm, Route
 from medloop.contracts.experiment import (
     DEFAULT_SITE,
+    Estimate,
     ExperimentEvent,
     ExperimentPlan,
     ExperimentReport,
     ExperimentVerdict,
     Observation,
+    version_name,
 )
 from medloop.data.text.risk import strata_of
 from medloop.errors import MedloopError
-from medloop.experiment.analyse import analyse
+from medloop.experiment.analyse import ARMS, analyse, compare_sites
 from medloop.experiment.assign import arm_of, new_salt
 from medloop.experiment.observe import AnswerFindings, of_rating, of_trace
 from medloop.lexicon.language import detect_language
+from medloop.loop.deploy import open_fleet
+from medloop.loop.experiment_shadow import shadow_votes
+from medloop.loop.rollback import roll_back
 from medloop.privacy.phi.reason import checked_reason
 from medloop.registry import promote as aliases
 from medloop.reward.mix import MixConfig, build_mix
@@ -37,6 +43,7 @@ from medloop.store.db import Store
 from medloop.store.records import experiments
 from medloop.store.records.audited_read import read_by_ids
 from medloop.store.records.experiments import ExperimentStateError, StoredExperiment
+from medloop.store.records.routes import live_route
 
 log = logging.getLogger(__name__)
 FRESH_S = 1.0  # how long the gateway believes what it last read about the running experiment
@@ -189,14 +196,31 @@ def _ratings(
     ]
 
 
-def report_of(store: Store, experiment_id: str, *, now: datetime | None = None) -> ExperimentReport:
+def report_of(
+    store: Store, experiment_id: str, *, now: datetime | None = None, checked: bool = True
+) -> ExperimentReport:  # fmt: skip
     """The report on what has been read so far. The verdict of an experiment that has ended is the one with which it ended."""
     experiment = experiments.get(store, experiment_id)
-    report = analyse(experiment, experiments.observations(store, experiment_id), now or utc_now())
+    report = analyse(experiment, experiments.observations(store, experiment_id, checked=checked), now or utc_now())
+    now = now or utc_now()
+    more = {"shadow": shadow_votes(store, experiment.plan), "sites": _sites(store, experiment.plan, now)}
+    report = report.model_copy(update=more)
     if experiment.state in ("stopped", "decided"):
         by = next((event.by for event in reversed(experiment.events) if event.event in ("decided", "stopped")), None)
         report = report.model_copy(update={"verdict": verdict_of(experiment), "decided_by": by})
     return report
+
+
+def _sites(store: Store, plan: ExperimentPlan, now: datetime) -> tuple[Estimate, ...]:
+    """The newest experiment with the same two versions and metric at each site; nothing where there is only one."""
+    newest: dict[str, ExperimentPlan] = {}
+    for other in experiments.every(store):
+        same = all(getattr(other.plan, name) == getattr(plan, name) for name in ("champion", "challenger", "primary"))
+        if same and other.started is not None:
+            newest.setdefault(other.plan.site, other.plan)
+    if len(newest) < 2:
+        return ()
+    return compare_sites([(row, experiments.observations(store, row.experiment_id)) for row in newest.values()], now)
 
 
 def refresh(
@@ -232,9 +256,23 @@ def _withdraw(store: Store, plan: ExperimentPlan, reason: str, hook: OnGuardStop
 
 
 def withdraw_challenger(store: Store, plan: ExperimentPlan, reason: str) -> str:
-    """Take the alias `challenger` away from the version that harmed; it comes back only through the gate."""
+    """Take the version that harmed off the model servers, block it, and take its alias away."""
+    why = "a guard stopped its experiment"  # without an id: reasons have no numbers
+    done = [f"{plan.challenger} gets no more traffic"]
     holder = aliases.holder(store, "challenger")
-    if holder is None or holder.record.label != plan.challenger:
-        return f"{plan.challenger} gets no more traffic"
-    aliases.demote_in(store, "challenger", actor=ANALYSIS, reason=f"experiment {plan.experiment_id}: a guard stopped it")
-    return f"{plan.challenger} gets no more traffic and is no longer the challenger"
+    if holder is not None and version_name(holder.record.label) == plan.challenger:
+        aliases.demote_in(store, "challenger", actor=ANALYSIS, reason=why)
+        done.append("is no longer the challenger")
+    for arm in ARMS:
+        if _is_live(store, plan, arm) is not None:
+            with open_fleet(store) as fleet:
+                outcome = roll_back(fleet, actor=ANALYSIS, reason=why, arm=arm, automatic=True)
+            done.append(f"was replaced by {outcome.route.served_name} as {arm}, and is blocked until a person clears it")
+    return ", ".join(done)
+
+
+def _is_live(store: Store, plan: ExperimentPlan, arm: Champion) -> Route | None:
+    """The route of an arm, if it leads to the challenger of this experiment."""
+    route = live_route(store, arm)
+    is_challenger = route is not None and route.version is not None and f"{route.model}@{route.version}" == plan.challenger
+    return route if is_challenger else None

@@ -15,6 +15,7 @@ from medloop.web.pages import (
     correct,
     dashboard,
     deployments,
+    experiments,
     gate,
     guidelines,
     history,
@@ -36,7 +37,7 @@ from medloop.web.pages import (
 PAGES = (
     home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
     trust, lineage, registry, deployments, knowledge, audit, users, settings, guidelines, static_files,
-    codebook,
+    codebook, experiments,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

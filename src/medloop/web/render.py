@@ -28,6 +28,7 @@ MENU = {
     "incidents": ("clinician", "engineer", "auditor", "admin"), "approvals": ("clinician", "admin"),
     "codebook": ("clinician", "annotator", "engineer", "auditor", "admin"),
     "gate": ("clinician", "engineer", "auditor", "admin"),
+    "experiments": ("clinician", "engineer", "auditor", "admin"),
     "dashboard": ("engineer", "auditor", "admin"), "run": ("engineer", "admin"),
     "trust": ("engineer", "auditor", "admin"), "registry": ("clinician", "engineer", "auditor", "admin"),
     "deployments": ("clinician", "engineer", "auditor", "admin"),

@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Row, Select, func, insert, select, update
 from medloop.contracts import AuditEvent, utc_now
 from medloop.contracts.assistant import Champion
 from medloop.contracts.experiment import EXPOSED, ExperimentEvent, ExperimentPlan, ExperimentState, Observation
+from medloop.contracts.feedback import ChoiceOutcome
 from medloop.errors import InputError
 from medloop.store import audit, row_macs
 from medloop.store.db import Store
@@ -31,7 +32,9 @@ from medloop.store.tables import (
     experiment_events,
     experiment_observations,
     experiments,
+    queue_turns,
     rlhf_feedback,
+    rlhf_preferences,
     traces,
 )
 
@@ -191,6 +194,14 @@ def running(store: Store, site: str) -> StoredExperiment | None:
         return _running(store, conn, site)
 
 
+def running_ids(store: Store) -> list[str]:
+    """The ids of the experiments that run, of all sites."""
+    with store.read() as conn:
+        sites = conn.execute(select(experiments.c.site).distinct()).scalars().all()
+        found = [_running(store, conn, site) for site in sorted(sites)]
+    return [experiment.plan.experiment_id for experiment in found if experiment is not None]
+
+
 def _running(store: Store, conn: Connection, site: str) -> StoredExperiment | None:
     for row in _fitting(store, conn, select(experiments).where(experiments.c.site == site).order_by(experiments.c.id.desc())):
         mine = experiment_events.c.experiment_id == row.experiment_id
@@ -267,6 +278,30 @@ def exposed_traces(store: Store, experiment_id: str, trace_ids: Iterable[str]) -
     return exposed
 
 
+def choices_between(
+    store: Store, champion: str, challenger: str, since: datetime
+) -> list[tuple[str, str, tuple[str, str], ChoiceOutcome, str | None]]:  # fmt: skip
+    """Choices between answers of these two versions: item (or record), reviewer, versions of a and b, choice, shown first."""
+    table, turns, both = rlhf_preferences, queue_turns, (champion, challenger)
+    gone = superseded(store, table)
+    query = (
+        select(table, turns.c.item_id)
+        .outerjoin(turns, turns.c.record_id == table.c.preference_id)
+        .where(table.c.model_a.in_(both), table.c.model_b.in_(both), table.c.timestamp >= since)
+        .order_by(table.c.id)
+    )
+    with store.read() as conn:
+        rows = conn.execute(query).all()
+    return [
+        (
+            row.item_id or row.trace_id or row.preference_id, row.clinician_id or row.recorded_by or "",
+            (row.model_a, row.model_b), row.preferred, row.shown_first,
+        )
+        for row in rows
+        if row.preference_id not in gone
+    ]  # fmt: skip
+
+
 def skip_to_now(store: Store, experiment_id: str) -> None:
     """Read nothing that came before the experiment: its cursor starts behind the newest records."""
     with store.write() as conn:
@@ -293,15 +328,30 @@ def add_observations(store: Store, page: UnreadRecords, new: Sequence[Observatio
         _set_cursor(conn, page.experiment_id, page.trace_row, page.feedback_row)
 
 
-def observations(store: Store, experiment_id: str) -> list[ObservedRow]:
-    """All observations in the order of arrival, the erased ones among them; without ratings that were replaced or taken back."""
+def observations(store: Store, experiment_id: str, *, checked: bool = True) -> list[ObservedRow]:
+    """All observations in the order of arrival, the erased ones among them; without ratings that were replaced or taken back.
+
+    `checked` raises IntegrityError if one was changed past medloop; for a page, the server's own watch over the rows does.
+    """
     table, gone = experiment_observations, superseded(store, rlhf_feedback)
-    rows = genuine_rows(store, table, select(table).where(table.c.experiment_id == experiment_id).order_by(table.c.id))
-    return [
-        ObservedRow(row.id, row.unit, row.arm, row.metric, row.value, row.language, row.stratum, row.timestamp)
-        for row in rows
-        if row.record_id not in gone
-    ]
+    mine = table.c.experiment_id == experiment_id
+    if checked:
+        genuine_rows(store, table, select(table).where(mine))
+    names = ("id", "unit", "arm", "metric", "value", "language", "stratum", "timestamp", "record_id")
+    with store.read() as conn:
+        rows = conn.execute(select(*(table.c[name] for name in names)).where(mine).order_by(table.c.id)).all()
+    return [ObservedRow(*row[:-1]) for row in rows if row[-1] not in gone]
+
+
+def observed_so_far(store: Store, experiment_id: str) -> tuple[int, int, int]:
+    """The newest observation, how many are erased, and the events: what a report depends on, cheap to ask."""
+    table, events = experiment_observations, experiment_events
+    mine = table.c.experiment_id == experiment_id
+    with store.read() as conn:
+        newest = conn.execute(select(func.max(table.c.id)).where(mine)).scalar() or 0
+        erased = conn.execute(select(func.count()).where(mine, table.c.unit.is_(None)).select_from(table)).scalar_one()
+        steps = conn.execute(select(func.max(events.c.id)).where(events.c.experiment_id == experiment_id)).scalar() or 0
+    return newest, erased, steps
 
 
 def erase_observations(conn: Connection, record_ids: Iterable[str]) -> int:

@@ -42,6 +42,7 @@ SCOPES = {
     "codebook": "read, propose, approve and retire rules of the codebook",
     "metrics": "read numbers about the feedback and the server", "jobs": "start, watch and stop training jobs",
     "registry": "read, register, promote, deploy and roll back versions of the model", "audit": "read the audit log",
+    "experiments": "plan, start, read and decide experiments",
     "privacy": "record consent, decide on quarantine, erase", "users": "manage users and keys",
     "chat": "ask the live assistant", "widget": "send feedback about answers from a page of another origin",
 }  # fmt: skip
