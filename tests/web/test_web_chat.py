@@ -31,9 +31,10 @@ def settings(workspace: Path, template: Path, model: ChatDouble) -> Settings:
 
 
 def ask(page, question: str) -> None:
+    answered = page.locator(".chat-feedback").count()
     page.fill("#chat-text", question)
     page.keyboard.press("Control+Enter")
-    page.wait_for_selector(".chat-feedback >> nth=-1")
+    page.wait_for_selector(f".chat-feedback >> nth={answered}")
 
 
 def test_a_question_is_asked_answered_and_judged(visit, store, model) -> None:
