@@ -138,10 +138,11 @@ def environ() -> dict[str, str]:
 
 
 @contextmanager
-def run_server(folder: Path) -> Iterator[str]:
+def run_server(folder: Path, flags: str = "") -> Iterator[str]:
     """The address of a server that stops with the block; its output is shown."""
-    command = python_command("medloop", "api", "serve", "--port", "0")
-    ui.say("$ medloop api serve --port 0")
+    words = [*shlex.split(flags), "api", "serve", "--port", "0"]
+    command = python_command("medloop", *words)
+    ui.say(f"$ medloop {shlex.join(words)}")
     with subprocess.Popen(command, cwd=folder, env=environ(), stdout=subprocess.PIPE, text=True) as process:
         try:
             yield _address(process)
@@ -163,13 +164,13 @@ def _address(process: subprocess.Popen[str]) -> str:
 
 
 @contextmanager
-def temporary_key(folder: Path) -> Iterator[str]:
+def temporary_key(folder: Path, *more: str) -> Iterator[str]:
     """An API key of the demo's user, revoked at the end."""
     with demo_store(folder) as store:
         clinicians = [demo_user(store, name, "clinician") for name in CLINICIANS]
         user = demo_user(store, AGENT, "engineer")
         expires = utc_now() + timedelta(hours=1)
-        scopes = ("feedback:write", "metrics")
+        scopes = ("feedback:write", "metrics", *more)
         key = users.new_key(store, user, scopes=scopes, expires=expires, speaks_for=clinicians, actor=actor())
         try:
             yield key

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.cli.demo import clinicians, release
+from medloop.cli.demo import clinicians, live, release
 from medloop.cli.demo.run import run_step
 
 # (purpose, command or function). Each can be repeated: finished work is recognised and kept.
@@ -50,6 +50,10 @@ STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
     (
         "Decide with the gate, and release",
         release.decide_and_release,
+    ),
+    (
+        "Serve: bring the released model live behind the gateway, ask it, and roll it back",
+        live.serve_live,
     ),
     (
         "Collect feedback: serve the API, log answers of the model, have them rated, compared, corrected and one flagged",

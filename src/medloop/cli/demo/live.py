@@ -1,0 +1,99 @@
+"""The part of `medloop demo` that serves: the released model goes live, answers through the gateway, and is rolled back.
+
+Two servers run for the time of this step: one for the model, and the API with the gateway in front of it. A second demo finds the
+model deployed and asks again.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import typer
+
+from medloop.cli import ui
+from medloop.cli.demo.clinicians import MODEL, demo_store, environ, run_server, temporary_key
+from medloop.cli.demo.run import run_step
+from medloop.client import Client
+from medloop.isolation import python_command
+from medloop.store.records.incident_rows import count_incidents
+from medloop.store.records.registry import current
+
+QUESTIONS = {
+    "emergency, zh": "我爸爸突然嘴歪了，右手抬不起来，说话也不清楚，要不要等明天再看？",
+    "routine, en": "I have had a runny nose and a mild cough for two days. What can I do at home?",
+}
+ASK_S = 120.0
+
+
+def serve_live(folder: Path) -> None:
+    """Register, promote, deploy, ask, rate by id, and roll back."""
+    with model_server(folder) as url:
+        flags = f"--set deploy.replicas={url} --set gateway.backends={url}"
+        with demo_store(folder) as store:
+            may_promote = not count_incidents(store).open
+            champion = current(store, store.settings.registry.model).get("champion")
+        if champion is None and may_promote:
+            run_step(f"registry add {MODEL}", folder, "Register the released model as a version")
+            run_step("registry promote 1", folder, "The gate let it pass and two people signed, so it may become the champion")
+        if may_promote:
+            run_step(f"{flags} deploy", folder, "Bring the champion live: load, canary questions, switch the route, drain")
+        else:
+            ui.say("A safety incident is open, from the first run of the demo: nothing new may go live before it is closed.")
+        run_step(f"{flags} deploy status", folder, "What is live, and on which server")
+        with run_server(folder, flags) as address, temporary_key(folder, "chat") as key, Client(address, key) as client:
+            for kind, question in QUESTIONS.items():
+                answer = ask(address, key, question)
+                show_answer(kind, question, answer)
+                client.feedback(trace_id=answer["medloop"]["inference_id"], thumb="up" if "routine" in kind else "down")
+            ui.say("A thumb for each, sent with the inference id alone: question, answer and version come from the trace.")
+        if may_promote:
+            run_step(
+                f'{flags} rollback --to base --reason "shown by the demo"', folder,
+                "Take it back: one command; the model without an adapter answers until somebody clears the version",
+            )  # fmt: skip
+
+
+@contextmanager
+def model_server(folder: Path) -> Iterator[str]:
+    """The address of a server of the built-in model, for the time of the block."""
+    ui.say("$ medloop serve --port 0")
+    command = python_command("medloop", "serve", "--port", "0")
+    with subprocess.Popen(command, cwd=folder, env=environ(), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield _address(process)
+        finally:
+            process.terminate()
+            try:
+                process.wait(40)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _address(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        ui.say(line.rstrip())
+        if match := re.search(r" at (http://[\d.:]+)", line):
+            return match[1]
+    raise typer.Exit(process.wait() or 1)  # it has printed the reason
+
+
+def ask(address: str, key: str, question: str) -> dict[str, Any]:
+    """One question to the live assistant, as any client of OpenAI's protocol sends it."""
+    body = {"model": "medloop", "messages": [{"role": "user", "content": question}], "max_tokens": 160, "temperature": 0}
+    headers = {"Authorization": f"Bearer {key}"}
+    reply = httpx.post(f"{address}/v1/chat/completions", json=body, headers=headers, timeout=ASK_S, trust_env=False)
+    answer: dict[str, Any] = reply.raise_for_status().json()
+    return answer
+
+
+def show_answer(kind: str, question: str, answer: dict[str, Any]) -> None:
+    said = answer["choices"][0]["message"]["content"]
+    about = answer["medloop"]
+    ui.say(f"\nPOST /v1/chat/completions ({kind})\n  asked     {question}")
+    ui.say("  answered  " + " ".join(said.split())[:240])
+    ui.say(f"  version   {about.get('version')}, snapshot {str(about.get('snapshot'))[:19]}…, inference {about['inference_id']}")
