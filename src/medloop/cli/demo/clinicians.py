@@ -201,9 +201,9 @@ def show_login(folder: Path) -> None:
         waiting = sum(queue_stats(store).open_by_kind.values())
     medloop = "medloop" if shutil.which("medloop") else str(Path(sys.executable).with_name("medloop"))
     ui.say(f"\n{waiting:,} answers wait in the review queue. To rate, compare and correct them, start the server:")
-    ui.say(f"  cd {shlex.quote(str(folder))} && {shlex.quote(medloop)} api serve")
+    ui.say(f"  cd {shlex.quote(str(folder))} && {shlex.quote(medloop)} api serve --with-model embedded:tiny")
     ui.say("and log in at")
-    ui.say("  http://127.0.0.1:8000/web/queue")
+    ui.say("  http://127.0.0.1:8000/web/queue     (the assistant itself answers at http://127.0.0.1:8000/web/chat)")
     if known:
         ui.say(f"as '{LOGIN}' with the password of the first run; set a new one with: {medloop} users password {LOGIN}")
     else:

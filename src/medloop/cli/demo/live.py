@@ -13,12 +13,17 @@ from typing import Any
 
 import httpx
 import typer
+import yaml
 
 from medloop.cli import ui
 from medloop.cli.demo.clinicians import MODEL, demo_store, environ, run_server, temporary_key
+from medloop.cli.demo.release import REFUSED
 from medloop.cli.demo.run import run_step
 from medloop.client import Client
+from medloop.contracts import Record
+from medloop.contracts.dataset import SPLIT_FILES
 from medloop.isolation import python_command
+from medloop.store.files import jsonl
 from medloop.store.records.incident_rows import count_incidents
 from medloop.store.records.registry import current
 
@@ -27,12 +32,14 @@ QUESTIONS = {
     "routine, en": "I have had a runny nose and a mild cough for two days. What can I do at home?",
 }
 ASK_S = 120.0
+CANARIES = "canaries.yaml"
 
 
 def serve_live(folder: Path) -> None:
     """Register, promote, deploy, ask, rate by id, and roll back."""
     with model_server(folder) as url:
-        flags = f"--set deploy.replicas={url} --set gateway.backends={url}"
+        write_canaries(folder)
+        flags = f"--set deploy.replicas={url} --set deploy.canaries={CANARIES} --set gateway.backends={url}"
         with demo_store(folder) as store:
             may_promote = not count_incidents(store).open
             champion = current(store, store.settings.registry.model).get("champion")
@@ -40,9 +47,15 @@ def serve_live(folder: Path) -> None:
             run_step(f"registry add {MODEL}", folder, "Register the released model as a version")
             run_step("registry promote 1", folder, "The gate let it pass and two people signed, so it may become the champion")
         if may_promote:
-            run_step(f"{flags} deploy", folder, "Bring the champion live: load, canary questions, switch the route, drain")
+            run_step(
+                f"{flags} deploy", folder,
+                "Bring the champion live: load, canary questions, switch the route, drain. The canaries are held-out questions of"
+                " the kind that this toy was trained on; one that fails leaves the base model serving (exit code 10)",
+                expected=(0, REFUSED),
+            )  # fmt: skip
         else:
             ui.say("A safety incident is open, from the first run of the demo: nothing new may go live before it is closed.")
+        run_step(f"{flags} deploy check --once", folder, "Look at the servers: one that was started anew gets its version back")
         run_step(f"{flags} deploy status", folder, "What is live, and on which server")
         with run_server(folder, flags) as address, temporary_key(folder, "chat") as key, Client(address, key) as client:
             for kind, question in QUESTIONS.items():
@@ -51,10 +64,31 @@ def serve_live(folder: Path) -> None:
                 client.feedback(trace_id=answer["medloop"]["inference_id"], thumb="up" if "routine" in kind else "down")
             ui.say("A thumb for each, sent with the inference id alone: question, answer and version come from the trace.")
         if may_promote:
-            run_step(
-                f'{flags} rollback --to base --reason "shown by the demo"', folder,
-                "Take it back: one command; the model without an adapter answers until somebody clears the version",
-            )  # fmt: skip
+            take_back(folder, flags)
+
+
+def take_back(folder: Path, flags: str) -> None:
+    """The way back, and forth again: a version that was rolled back is blocked until somebody clears it."""
+    run_step(
+        f'{flags} rollback --to base --reason "worse in triage"', folder, "Take it back: one command, the base answers again"
+    )
+    run_step('deploy clear 1 --reason "only shown"', folder, "It was only shown: somebody clears the version ...")
+    run_step("registry promote 1", folder, "... makes it the champion again ...")
+    run_step(f"{flags} deploy", folder, "... and brings it live", expected=(0, REFUSED))
+
+
+def write_canaries(folder: Path) -> None:
+    """One emergency and one other question of the gold set in each language, the first ones, whatever the model answers."""
+    rows: dict[tuple[str, str], str] = {}
+    for record in jsonl.read(folder / "data/processed" / SPLIT_FILES["gold"], Record):
+        expect = "urgent" if record.stratum == "emergency" else "answer"
+        if record.language in ("zh", "en"):
+            rows.setdefault((str(record.language), expect), record.conversation.question)
+    canaries = [
+        {"canary_id": f"gold-{expect}-{language}", "language": language, "expect": expect, "question": question}
+        for (language, expect), question in sorted(rows.items())
+    ]
+    (folder / CANARIES).write_text(yaml.safe_dump(canaries, allow_unicode=True), encoding="utf-8")
 
 
 @contextmanager
