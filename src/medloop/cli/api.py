@@ -80,6 +80,9 @@ def serve(
     _first_admin(settings)
     with ExitStack() as stack:
         backends = [stack.enter_context(_model_child(with_model, settings).running())] if with_model else []
+        if backends and not settings.deploy.replicas:  # the watch beside the API gives the server the version that is live
+            deploy = settings.deploy.model_copy(update={"replicas": backends[0].url})
+            settings = settings.model_copy(update={"deploy": deploy})
         _serve(settings, listener, names, slots=slots, limits=RequestLimits(rate, in_flight), backends=backends)
 
 

@@ -23,6 +23,7 @@ from medloop.client import Client
 from medloop.contracts import Record
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.isolation import python_command
+from medloop.settings import CONFIG_NAME
 from medloop.store.files import jsonl
 from medloop.store.records.incident_rows import count_incidents
 from medloop.store.records.registry import current
@@ -39,7 +40,7 @@ def serve_live(folder: Path) -> None:
     """Register, promote, deploy, ask, rate by id, and roll back."""
     with model_server(folder) as url:
         write_canaries(folder)
-        flags = f"--set deploy.replicas={url} --set deploy.canaries={CANARIES} --set gateway.backends={url}"
+        flags = f"--set deploy.replicas={url} --set gateway.backends={url}"
         with demo_store(folder) as store:
             may_promote = not count_incidents(store).open
             champion = current(store, store.settings.registry.model).get("champion")
@@ -89,6 +90,10 @@ def write_canaries(folder: Path) -> None:
         for (language, expect), question in sorted(rows.items())
     ]
     (folder / CANARIES).write_text(yaml.safe_dump(canaries, allow_unicode=True), encoding="utf-8")
+    settings = folder / CONFIG_NAME  # the probes of the live version ask them, too
+    text = settings.read_text(encoding="utf-8")
+    if "\ndeploy:" not in text:
+        settings.write_text(f"{text.rstrip()}\ndeploy:\n  canaries: {CANARIES}\n", encoding="utf-8")
 
 
 @contextmanager
