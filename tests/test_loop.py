@@ -120,7 +120,7 @@ def test_status_and_dry_run_say_where_it_stands(command_line, clinic: Settings, 
     code, out, _ = command_line("--home", clinic.home, "loop", "status")
     assert code == 0 and "cycle is ended." in out and cycle[0].reason in out
     code, out, _ = command_line("--home", clinic.home, "loop", "run", "--dry-run")
-    assert code == 0 and "cycle2: what a run would do" in out and "Nothing was done." in out and "training: GRPO" in out
+    assert code == 0 and "cycle1: what a run would do" in out and "Nothing was done." in out and "training: GRPO" in out
     assert command_line("--home", clinic.home, "loop", "status", "--name", "nonsense").code == 3
     code, out, _ = command_line("--home", clinic.home, "loop", "watch", "--once")
     assert code == 0 and "no reason for a cycle" in out

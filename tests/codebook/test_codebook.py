@@ -72,9 +72,11 @@ def test_a_change_that_makes_a_critical_case_worse_needs_two_people_with_a_reaso
     [trial] = codebook.trials(store, calming.revision_id)
     assert trial.verdict == "critical"
     for _ in range(2):  # the same person twice is one person
-        version, _trial = approve_entry(settings, store, calming, by=people["dr.wu"], reason="The guideline says so.")
+        version, _trial = approve_entry(
+            settings, store, calming, by=people["dr.wu"], reason="The guideline says so.", answers=answers
+        )
         assert version is None and codebook.live(store).entries == ()
-    version, _trial = approve_entry(settings, store, calming, by=people["dr.ma"], reason="Agreed.")
+    version, _trial = approve_entry(settings, store, calming, by=people["dr.ma"], reason="Agreed.", answers=answers)
     assert version is not None and version.reason == "Agreed."
     live = codebook.live(store).entries[0]
     assert (live.approver, live.second) == (people["dr.wu"], people["dr.ma"])

@@ -21,7 +21,7 @@ def test_schemas_name_every_argument() -> None:
 )
 def test_paracetamol_by_hand(weight: float, one_dose: list[float], daily: float) -> None:
     # 10 to 15 mg/kg, at most 1,000 mg at once; 60 mg/kg a day, at most 4,000 mg
-    done = call(TOOLS, "dose_by_weight", {"drug": "泰诺林", "weight_kg": weight})
+    done = call(TOOLS, "dose_by_weight", {"drug": "泰诺林", "weight_kg": weight, "age_months": 60})
     assert done.result is not None and done.result["drug"] == "paracetamol"
     (dose,) = done.result["doses"]
     assert (dose["one_dose"], dose["most_in_a_day"]) == (one_dose, daily) and dose["source"]

@@ -165,7 +165,7 @@ def approve(
 ) -> None:
     """Make a proposal live, as a clinician; it is tried on the regression set first. The next answer uses it.
 
-    In a scope that concerns safety, the approver is not the author. Where a critical case gets worse or a live entry says the
+    Nobody approves what they wrote themselves. Where a critical case gets worse or a live entry says the
     opposite, two clinicians have to approve it, each with a reason.
 
     Example:  medloop codebook approve rule_01a1dee4 --user dr.li

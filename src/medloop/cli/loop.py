@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from medloop.store.records import triggers
 from medloop.store.records.cycles import cycle_events, cycle_names
 
 loop_app = typer.Typer(no_args_is_help=True, help="Run the loop from feedback to a promoted version; see what it waits for.")
+FIRST_STEP = "data"
 CONFIG_FILE = "loop.yaml"  # in the workspace: what every cycle does
 
 Name = Annotated[str | None, typer.Option(metavar="NAME", help="The cycle (default: the one that is not over, else a new one).")]
@@ -123,13 +125,20 @@ def look(settings: Settings, every_hours: float, config: Path | None, pairs: lis
             last = cycle_events(store, names[-1])[-1].timestamp if names else None
             due = check_trigger(store, trigger_config(settings), write=False, actor=actor())
             by_clock = every_hours > 0 and (last is None or datetime.now(UTC) - last >= timedelta(hours=every_hours))
-            if due.reason is None and not by_clock:
-                return f"Nothing to do: {due.rows} new records, no reason for a cycle."
-            if due.reason is not None and due.waits is None:  # the same feedback starts no second cycle
+            if not by_clock and (due.reason is None or due.waits is not None):
+                return f"Nothing to do: {due.rows} new records, no reason for a cycle now."
+    said = _step_line(chosen.name)
+
+    def on_stage(step: str) -> None:
+        """The cycle has begun: from now on its feedback is no reason for another one."""
+        if step == FIRST_STEP and not events:
+            with open_store(settings) as store:
                 filed = check_trigger(store, trigger_config(settings), write=True, actor=actor()).trigger
                 if filed is not None:
                     triggers.set_jobs(store, filed.trigger_id, [chosen.name], actor=actor())
-    progress = run_cycle(settings, chosen, on_stage=_step_line(chosen.name))
+        said(step)
+
+    progress = run_cycle(settings, chosen, on_stage=on_stage)
     return f"{chosen.name}: {progress.state}" + (f" at {progress.at.name}: {progress.reason}" if progress.at else "")
 
 
@@ -151,7 +160,7 @@ def _current(settings: Settings) -> str:
             newest = names[-1]
             if progress_of(newest, cycle_events(store, newest)).state not in {"done", "ended"}:
                 return newest
-    return f"cycle{len(names) + 1}"
+    return next(name for number in count(1) if (name := f"cycle{number}") not in names)
 
 
 def _show_plan(settings: Settings, config: CycleConfig, *, json_: bool) -> None:

@@ -98,7 +98,8 @@ class Retriever:
     @property
     def system(self) -> str:
         """The system prompt of the codebook; empty where it has none."""
-        return next((entry.text for entry in self.entries if entry.kind == "prompt"), "")
+        now = utc_now()
+        return next((entry.text for entry in self.entries if entry.kind == "prompt" and not entry.is_expired(now)), "")
 
     def fits(self, question: str) -> list[Fit]:
         """The rules and examples that fit, best first; rules before examples."""

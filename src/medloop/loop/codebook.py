@@ -42,7 +42,7 @@ class RulesOfStore:
 
     def __init__(self, store: Store, config: RetrieveConfig | None = None) -> None:
         self._store, self._config = store, config or RetrieveConfig()
-        self._key: tuple[int, int] | None = None
+        self._key: tuple[int, int, int] | None = None
         self._retriever = Retriever((), codebook.sha256_of(()), self._config)
 
     def __call__(self, question: str, /) -> RulesFound:
@@ -118,7 +118,7 @@ def _propose(store: Store, correction_id: str, proposals: Proposals, actor: str,
     if corrected is None:
         return proposals.skip("its text may identify a person")
     draft = (reflector(corrected) if reflector and "teacher" in record.consent else None) or reflect(corrected)
-    author = record.recorded_by or record.clinician_id or actor
+    author = record.clinician_id or record.recorded_by or actor
     proposals.entries.append(add_draft(store, draft, evidence=(correction_id,), author=author, actor=actor))
     return None
 

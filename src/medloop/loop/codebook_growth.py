@@ -48,7 +48,7 @@ def propose_examples(store: Store, *, actor: str, most: int = 20) -> Proposals:
         if draft is None:
             proposals.skip("it is too long, unsafe, or may identify a person")
             continue
-        author = record.recorded_by or record.clinician_id or actor
+        author = record.clinician_id or record.recorded_by or actor
         proposals.entries.append(add_draft(store, draft, evidence=(record_id,), author=author, actor=actor, kind="example"))
     return proposals
 

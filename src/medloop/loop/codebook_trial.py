@@ -30,6 +30,7 @@ from medloop.store.records.audited_read import read_audited
 
 MAX_NEW_TOKENS = 160
 MOST_RED_TEAM = 200  # cases of this workspace, the newest
+WITHOUT = "without the entry"  # in the name of the model: a trial of a removal, which is none of the entry itself
 Answerer = tuple[str, AnswerAll]  # the name of a model, and its answers
 
 
@@ -66,8 +67,8 @@ def try_entry(
     name, answer = answers or live_answers(settings, store)
     cases = regression_cases(store, [*current.entries, entry], actor=actor)
     trial = run_trial(
-        cases, _side(current.entries), _side(after), answer, revision_id=entry.revision_id, codebook=current.sha256, model=name,
-        actor=actor,
+        cases, _side(current.entries), _side(after), answer, revision_id=entry.revision_id, codebook=current.sha256,
+        model=f"{name}, {WITHOUT}" if removed else name, actor=actor,
     )  # fmt: skip
     return codebook.save_trial(store, trial)
 
@@ -84,8 +85,9 @@ def approve_entry(
 ) -> tuple[CodebookVersion | None, CodebookTrial]:
     """Make a proposal live, after its trial against the live codebook; None: it waits for a second person."""
     sha256 = codebook.live(store).sha256
-    newest = next((trial for trial in codebook.trials(store, entry.revision_id) if trial.codebook == sha256), None)
-    trial = newest or try_entry(settings, store, entry, actor=by, answers=answers)
+    answers = answers or live_answers(settings, store)
+    known = [one for one in codebook.trials(store, entry.revision_id) if (one.codebook, one.model) == (sha256, answers[0])]
+    trial = next(iter(known), None) or try_entry(settings, store, entry, actor=by, answers=answers)
     check = codebook.ApprovalCheck(trial, tuple(conflicts_of(store, entry)))
     return codebook.approve(store, entry.revision_id, by=by, check=check, reason=reason, action=action), trial
 

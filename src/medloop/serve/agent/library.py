@@ -59,8 +59,11 @@ class Library:
             return Added(self.card(document_id), is_new=False)
         pages, kinds = self._checked(read, identifiers, on_page)
         state: Literal["none", "scrubbed", "kept"] = "none" if not kinds else "scrubbed" if identifiers == "scrub" else "kept"
+        title, source = read.title, read.source
+        if state == "scrubbed":
+            title, source = (replace_spans(text, personal_spans(text)) for text in (title, source))
         card = KnowledgeDocument(
-            document_id=document_id, title=read.title, kind=read.kind, source=read.source, source_sha256=read.source_sha256,
+            document_id=document_id, title=title, kind=read.kind, source=source, source_sha256=read.source_sha256,
             language=detect_language("\n".join(page.text for page in pages[:3])), pages=len(pages),
             characters=sum(len(page.text) for page in pages), identifiers=state, added_by=actor,
         )  # fmt: skip
@@ -125,14 +128,22 @@ class Library:
         for done, page in enumerate(read.pages, start=1):
             spans.append(personal_spans(page.text))
             on_page(done, len(read.pages))
-        kinds = count_kinds([span for page_spans in spans for span in page_spans])
+        named = [personal_spans(text) for text in (read.title, read.source)]
+        kinds = count_kinds([span for found in (*spans, *named) for span in found])
         if not kinds or identifiers == "keep":
             return read.pages, kinds
         if identifiers == "refuse":
             numbers = [str(page.number) for page, found in zip(read.pages, spans, strict=True) if found and page.number]
-            where = f" on page {', '.join(numbers[:8])}{' …' if len(numbers) > 8 else ''}" if numbers else ""
+            where = (
+                " in its title or file name"
+                if any(named) and not numbers
+                else f" on page {', '.join(numbers[:8])}{' …' if len(numbers) > 8 else ''}"
+                if numbers
+                else ""
+            )
+            shown = replace_spans(read.source, named[1])
             raise PersonalDataError(
-                f"{read.source} holds identifiers of a person ({kinds}){where}",
+                f"{shown} holds identifiers of a person ({kinds}){where}",
                 "Remove them, or add it with --identifiers scrub, or with --identifiers keep if no patient is meant",
             )
         cleaned = [

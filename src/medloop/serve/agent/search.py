@@ -8,6 +8,7 @@ than reciprocal ranks, which forget by how much the first is better. Chunks that
 Whether anything fits is decided by `fit` against a threshold that was measured on questions that the documents do not cover.
 """
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +157,12 @@ def index_hash(documents: Sequence[StoredDocument], encoder: TextEncoder | None)
     return sha256_id(canonical_json(parts))
 
 
+def forget_vectors(home: Path) -> None:
+    """Without documents there is nothing to search: no vector of a removed text stays."""
+    for folder in ("knowledge/vectors", "knowledge/index"):
+        shutil.rmtree(home / folder, ignore_errors=True)
+
+
 def open_index(
     home: Path, encoder: TextEncoder | None, *, on_document: OnDocument = lambda done, total: None,
     nearest: Callable[[Path, str, Floats], Nearest] = nearest_of,
@@ -164,6 +171,7 @@ def open_index(
     library = Library(home)
     documents = library.documents()
     if not documents:
+        forget_vectors(home)
         return None
     files = VectorFiles(home, encoder.sha256, encoder.width) if encoder else None
     chunks: list[Chunk] = []

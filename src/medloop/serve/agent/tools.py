@@ -28,7 +28,8 @@ NOTE = {
     "zh": "数据来自固定表格，须由临床人员针对该患者确认。",
 }
 MOST_CALLS = 6
-_WEIGHT = lazy_pattern(r"(\d{1,3}(?:\.\d)?)\s*(kg|kgs|kilos?|kilograms?|公斤|千克|斤|lbs?|pounds?)(?![a-z])")
+SURELY_OLD_ENOUGH_KG = 15  # below it, a dose with a lowest age needs the age
+_WEIGHT = lazy_pattern(r"(?<![\d.,])(\d{1,3}(?:[.,]\d{1,3})?)\s*(kg|kgs|kilos?|kilograms?|公斤|千克|斤|lbs?|pounds?)(?![a-z])")
 _TO_KG = {"斤": 0.5, "lb": 0.4536, "lbs": 0.4536, "pound": 0.4536, "pounds": 0.4536}
 
 
@@ -118,6 +119,11 @@ def dose_by_weight(arguments: DoseArguments) -> dict[str, Any]:
         return {"known": False, "reason": "the table has no dose by weight for this drug"}
     answers = []
     for row in rows:
+        if arguments.age_months is None and row["min_months"] and arguments.weight_kg < SURELY_OLD_ENOUGH_KG:
+            answers.append(
+                {"indication": row["indication"], "refused": f"the age must be known: not below {row['min_months']} months"}
+            )
+            continue
         if arguments.age_months is not None and arguments.age_months < row["min_months"]:
             answers.append({"indication": row["indication"], "refused": f"not below {row['min_months']} months of age"})
             continue
@@ -154,7 +160,7 @@ def wanted(question: str) -> list[tuple[str, dict[str, Any]]]:
     calls: list[tuple[str, dict[str, Any]]] = [("triage", {"text": question[:20_000]})] if question.strip() else []
     if (weight := weight_kg(question)) is not None:
         ages = [age.years * 12 for age in find_ages(lexicon.folded(question)) if age.years <= 120]
-        age = {"age_months": round(ages[0], 1)} if len(ages) == 1 else {}
+        age = {"age_months": round(min(ages), 1)} if ages else {}  # of several people, the youngest decides
         calls += [("dose_by_weight", {"drug": drug, "weight_kg": weight, **age}) for drug in drugs[:2]]
     if len(drugs) > 1:
         calls.append(("drug_interactions", {"drugs": tuple(drugs[:12])}))
@@ -167,7 +173,7 @@ def call_wanted(tools: Mapping[str, Tool], question: str) -> tuple[ToolCall, ...
 
 def weight_kg(text: str) -> float | None:
     """The one body weight that a text states; None where there is none or more than one."""
-    found = {(float(match[1]), match[2]) for match in _WEIGHT.finditer(lexicon.folded(text))}
+    found = {(float(match[1].replace(",", ".")), match[2]) for match in _WEIGHT.finditer(lexicon.folded(text))}
     weights = {round(number * _TO_KG.get(unit, 1.0), 1) for number, unit in found}
     return weights.pop() if len(weights) == 1 and 1 <= min(weights) <= 300 else None
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from medloop.isolation import isolated
+from medloop.isolation import isolated, python_command
 from medloop.serve.gateway.backends import BackendAddress
 from medloop.settings import Settings
 from medloop.store.background import in_background
@@ -44,8 +44,8 @@ class ModelChild:
     @property
     def command(self) -> list[str]:
         words = ["serve", "--model", self.model, "--host", "127.0.0.1", "--port", str(self.port), "--drain", "5"]
-        python = [sys.executable, "-P", "-m", "medloop", *words]
-        return [sys.executable, "-P", "-c", _WITH_PARENT, *python] if sys.platform == "linux" else python
+        python = python_command("medloop", *words)
+        return [*python[:2], "-c", _WITH_PARENT, *python] if sys.platform == "linux" else python
 
     @contextmanager
     def running(self) -> Iterator[BackendAddress]:

@@ -51,9 +51,11 @@ class KvBatch:
         """The last row takes the place of this one."""
         last, low = len(self) - 1, min(self.first)
         if place != last:
+            self.cache[:, :, place] = 0
             self.cache[:, :, place, :, low : self.column] = self.cache[:, :, last, :, low : self.column]
             self.attention_mask[place] = self.attention_mask[last]
             self.first[place] = self.first[last]
+        self.cache[:, :, last] = 0  # a number that is not finite would reach the next row here through its masked columns
         self.first.pop()
         self._first = torch.tensor(self.first, device=self.device)
 

@@ -100,7 +100,7 @@ class LoraSlots:
         rows = tuple(slots)
         if rows == self._used:
             return
-        self._used = rows
+        self._used = None  # until all of it is set: memory may run out in between
         distinct = sorted({id(slot): slot for slot in rows if slot is not None}.values(), key=id)
         stacks = self._stack(distinct)
         alone = len(distinct) == 1 and None not in rows
@@ -115,6 +115,7 @@ class LoraSlots:
                 if not alone:
                     key = (id(row_owners),)
                     masks[key] = linear.others = masks.get(key, row_owners != owners)
+        self._used = rows
 
     def forget(self, slot: AdapterSlot) -> None:
         self._used = None

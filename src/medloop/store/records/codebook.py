@@ -41,7 +41,7 @@ from medloop.store.tables import codebook_entries, codebook_trials, codebook_ver
 PROPOSERS = ("clinician", "annotator", "engineer", "admin")
 APPROVERS = ("clinician",)
 RETIRERS = ("clinician", "admin")
-UNCRITICAL_SCOPES = ("routine", "general")  # in any other, nobody approves what they wrote themselves
+UNCRITICAL_SCOPES = ("routine", "general")  # cases of any other are critical in a trial
 MOST_REASON = 500  # characters
 LIST = "'medloop codebook list' shows all"
 _NOT_IN_ENTRY = {"id", "key_id", "text_key", "mac", "content"}
@@ -136,11 +136,16 @@ def live(store: Store, *, now: datetime | None = None) -> LiveCodebook:
     return LiveCodebook(newest.version, sha256_of(current), current)
 
 
-def live_key(store: Store) -> tuple[int, int]:
-    """Changes whenever the codebook may have changed; cheap enough to ask before every answer."""
+def live_key(store: Store) -> tuple[int, int, int]:
+    """Changes whenever the codebook may have changed; cheap enough to ask before every answer.
+
+    Ids are never given twice, so an erasure and a new proposal between two looks do not cancel out.
+    """
     with store.read() as conn:
         version = conn.execute(select(func.max(codebook_versions.c.id))).scalar()
-        return version or 0, conn.execute(select(func.count()).select_from(codebook_entries)).scalar() or 0
+        rows = select(func.count(), func.max(codebook_entries.c.id)).select_from(codebook_entries)
+        count, newest = conn.execute(rows).one()
+        return version or 0, count, newest or 0
 
 
 def sha256_of(current: Sequence[CodebookEntry]) -> str:
@@ -202,10 +207,8 @@ def approve(
     with store.write() as conn:
         entry = _proposal(store, revision_id)
         role = _check_person(conn, by, APPROVERS, "approve entries of the codebook")
-        if entry.scope not in UNCRITICAL_SCOPES and by == entry.author:
-            raise CodebookPersonError(
-                f"You wrote this entry, and its scope ({entry.scope}) concerns safety", "Another clinician has to approve it"
-            )
+        if by in authors(store, entry):  # of any revision: a merge or an edit gives an entry another author and keeps the words
+            raise CodebookPersonError("You wrote this entry, or a part of it", "Another clinician has to approve it")
         if check.trial is not None and (check.trial.revision_id, check.trial.codebook) != (revision_id, live(store).sha256):
             raise CodebookRefusedError("The codebook has changed since the trial", f"Run: medloop codebook try {revision_id}")
         if check.objection is not None and (entry.approver is None or entry.approver == by):
@@ -223,6 +226,12 @@ def approve(
         _set(conn, revision_id, state="active", approver=first, second=second, approved=utc_now())
         trial_id = None if check.trial is None else check.trial.trial_id
         return _add_version(conn, [*stays, entry], action, entry.entry_id, by, reason, trial_id)
+
+
+def authors(store: Store, entry: CodebookEntry) -> frozenset[str]:
+    """Everybody who wrote a revision of this entry, or of one that it replaces."""
+    mine = codebook_entries.c.entry_id.in_([entry.entry_id, *entry.supersedes])
+    return frozenset(one.author for one in _read(store, select(codebook_entries).where(mine)))
 
 
 def refuse(store: Store, revision_id: str, *, by: str, reason: str = "") -> CodebookEntry:

@@ -156,7 +156,7 @@ def _entry(request: Request, caller: Caller, name: str, code: int = 200, **more:
     history = codebook.revisions(store, found.entry_id)
     live = {entry.revision_id for entry in codebook.live(store).entries}
     trials = [trial for revision in history for trial in codebook.trials(store, revision.revision_id)]
-    own = caller.user_id == found.author and found.scope not in codebook.UNCRITICAL_SCOPES
+    own = caller.user_id in codebook.authors(store, found)
     context: dict[str, Any] = {
         "entry": found if caller.role in QUESTION_READERS else without_question(found),
         "history": history, "trials": trials, "live": live, "who": People(store, translator_of(request)),
