@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import func, select
 from traffic import CHALLENGER, CHAMPION, quick_judge, running, send, user_id
 
-from medloop.contracts import Completion, Preference, utc_now
+from medloop.contracts import Completion, Feedback, Preference, utc_now
 from medloop.errors import IntegrityError
 from medloop.feedback.review.queue import finish, next_item
 from medloop.loop import experiment as loop
@@ -101,6 +101,16 @@ def test_a_value_counts_once_its_window_is_over(store: Store) -> None:
     assert (sum(early.primary.users.values()), early.primary.waiting) == (0, 40)
     late = refreshed(store, name, now=utc_now() + timedelta(hours=25))
     assert (sum(late.primary.users.values()), late.primary.waiting) == (40, 0)
+
+
+def test_a_rating_that_is_dated_back_counts_when_the_server_got_it(store: Store) -> None:
+    name, now = running(store).plan.experiment_id, utc_now()
+    rating = Feedback(
+        session_id="ses_1", agent_name="assistant", thumb="up", timestamp=now - timedelta(days=3), received=now
+    )  # fmt: skip
+    crud.add(store, [rating], actor="test")
+    [row] = experiments.new_records(store, name, most=10).feedback
+    assert row.timestamp == now
 
 
 def test_a_broken_split_is_no_result(store: Store) -> None:

@@ -16,6 +16,7 @@ from medloop.registry import promote as aliases
 from medloop.store.audit_trail import actor
 from medloop.store.db import Store, open_store
 from medloop.store.records import experiments
+from medloop.store.records.routes import live_route
 
 experiment_app = typer.Typer(
     no_args_is_help=True, help="Compare champion and challenger on live traffic: plan, start, watch, decide; guards stop harm."
@@ -83,11 +84,16 @@ def plan(
 def start(experiment_id: ExperimentId, share: Enrolled = 1.0) -> None:
     """Start an experiment. One runs at a site at a time; each user keeps their arm until it ends.
 
+    Where versions are deployed, they must be those of the plan.
+
     Example:  medloop experiment start exp_0198a2… --share 0.1
     """
     with open_store(ui.settings()) as store:
         started = loop.start(store, experiment_id, enrolled=share, by=actor())
+        is_deployed = live_route(store) is not None
     ui.say(f"{experiment_id} runs: {share:.0%} of the users take part, {share * started.plan.split:.1%} get the challenger.")
+    if not is_deployed:
+        ui.say("Nothing is deployed here, so no model server was checked: what answers must name its version in its traces.")
     ui.next_step(f"experiment status {experiment_id}")
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from medloop.contracts import ModelVersion
 from medloop.errors import IntegrityError, MedloopError
 from medloop.models.safety import check_folder, decides, fingerprint_of
-from medloop.store.files.artifacts import MANIFEST, new_artifact, verify_artifact
+from medloop.store.files.artifacts import MANIFEST, new_artifact, read_manifest, verify_artifact
 from medloop.store.files.atomic import make_folder
 
 MERGED = "-merged"
@@ -52,9 +52,20 @@ def make_copy(folder: Path, record: ModelVersion, source: Path) -> ServedCopy:
         if not served.folder.exists():
             restore_copy(served.folder, record, source)
             return served
-        if copy_problem(served.folder) is None:
+        if copy_problem(served.folder) is None and _has_bytes_of(served.folder, record, source):
             return served
     raise AssertionError("a thousand damaged copies of one version")
+
+
+def _has_bytes_of(folder: Path, record: ModelVersion, source: Path) -> bool:
+    """Whether a copy has the registered bytes; its own manifest may have been written anew together with its files."""
+    try:
+        registered = read_manifest(source)
+        return registered.sha256 == record.artifact and fingerprint_of(read_manifest(folder).hashes) == fingerprint_of(
+            registered.hashes
+        )
+    except MedloopError:
+        return False
 
 
 def restore_copy(target: Path, record: ModelVersion, source: Path) -> None:

@@ -26,7 +26,7 @@ from medloop.store.db import Store
 from medloop.store.files.atomic import make_folder
 from medloop.store.files.lock import locked_file
 from medloop.store.records import deploy_events as log
-from medloop.store.records.routes import add_route, live_route, route_number, routes
+from medloop.store.records.routes import RouteMovedError, add_route, live_route, route_number, routes
 
 ARMS: tuple[Champion, ...] = ("champion", "challenger")
 SETTLE_S = 1.0  # a request that has read the old route reaches its server within this time
@@ -35,6 +35,10 @@ POLL_S = 0.1
 
 class DeployFailedError(ResultError):
     """The version did not go live; what served before still serves."""
+
+
+class DeployOvertakenError(DeployFailedError):
+    """Somebody else has changed the route meanwhile, so what was decided about the old one does not hold any more."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,10 @@ class Fleet:
 
 @dataclass
 class Deployment:
-    """One way from what serves now to a target. `check` raises inside the transaction of the switch if it may not go live."""
+    """One way from what serves now to a target. `check` raises inside the transaction of the switch if it may not go live.
+
+    `number` is that of the route for which the target was chosen; without it, that of the route at the start.
+    """
 
     fleet: Fleet
     target: Target
@@ -92,13 +99,15 @@ class Deployment:
     arm: Champion = "champion"
     check: Callable[[], None] | None = None
     canaries: bool = True
+    number: int | None = None
+    _refusals: list[str] = field(default_factory=list, init=False)
     previous: Route | None = field(default=None, init=False)
     deployment: str = field(default="", init=False)
 
     def go_live(self) -> Route:
         """Everything up to and including the switch; DeployFailedError leaves what served before."""
         fleet, target = self.fleet, self.target
-        number = route_number(fleet.store, self.arm)
+        number = route_number(fleet.store, self.arm) if self.number is None else self.number
         self.previous = live_route(fleet.store, self.arm)
         self.deployment = log.open_deployment(fleet.store, target.name) or ""
         if not self.deployment:
@@ -146,7 +155,8 @@ class Deployment:
             wave = [server for server in up[start : start + size] if self._load(server)]
             ready += [server for server in wave if self._try_canaries(server)]
         if not ready:
-            why = "; ".join(state.problem.rstrip(".") for state in states.values() if state.problem) or "no model server has it"
+            told = [*(state.problem.rstrip(".") for state in states.values() if state.problem), *self._refusals]
+            why = "; ".join(told) or "no model server has it"
             raise DeployFailedError(f"{self.target.name} did not go live: {why}", "Start a model server, and deploy again")
         return ready
 
@@ -157,8 +167,11 @@ class Deployment:
         if self.target.folder is not None:
             try:
                 server.load(self.target.name, self.target.folder)
-            except ServerDownError as error:
+            except (ServerDownError, ServerRefusedError) as error:
+                if isinstance(error, ServerRefusedError) and observe(server).find(self.target.name) is not None:
+                    raise  # it has other bytes under this name and would answer with them
                 self.say("problem", error.what + ".", replica=server.url)
+                self._refusals.append(error.what)
                 return False
             self.say("load", replica=server.url)
         return True
@@ -198,7 +211,8 @@ class Deployment:
             try:
                 add_route(self.fleet.store, route, arm=self.arm, expected=number, check=self.check)
             except MedloopError as error:
-                raise DeployFailedError(f"{target.name} did not go live: {error.what}", error.to_do) from None
+                kind = DeployOvertakenError if isinstance(error, RouteMovedError) else DeployFailedError
+                raise kind(f"{target.name} did not go live: {error.what}", error.to_do) from None
         self.say("switch", self.reason)
         return route
 
@@ -206,7 +220,7 @@ class Deployment:
         """One that restarted since has forgotten it, and gets it again."""
         state = observe(server)
         if state.is_up and state.find(self.target.name) is None and self.target.folder is not None:
-            with suppress(ServerDownError):
+            with suppress(ServerDownError, ServerRefusedError):
                 server.load(self.target.name, self.target.folder)
             state = observe(server)
         served = state.find(self.target.name)

@@ -6,7 +6,7 @@
 
 A guard's stop ends the experiment at once: from the next answer on everybody gets the champion. Then
 `withdraw_challenger` rolls the version back on the model servers, blocks it and takes its alias away; if it cannot, the event
-says why, and the experiment stays stopped all the same.
+says why, the experiment stays stopped all the same, and the server's watch tries again.
 """
 
 import logging
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from medloop.contracts import Sample, Score, Trace, utc_now
+from medloop.contracts import ModelVersion, Sample, Score, Trace, utc_now
 from medloop.contracts.assistant import Champion, ChooseArm, Route
 from medloop.contracts.experiment import (
     DEFAULT_SITE,
@@ -28,6 +28,7 @@ from medloop.contracts.experiment import (
     version_name,
 )
 from medloop.data.text.risk import strata_of
+from medloop.deploy.copies import served_name
 from medloop.errors import MedloopError
 from medloop.experiment.analyse import ARMS, analyse, compare_sites
 from medloop.experiment.assign import arm_of, new_salt
@@ -35,14 +36,17 @@ from medloop.experiment.observe import AnswerFindings, of_rating, of_trace
 from medloop.lexicon.language import detect_language
 from medloop.loop.deploy import open_fleet
 from medloop.loop.experiment_shadow import shadow_votes
-from medloop.loop.rollback import roll_back
+from medloop.loop.live_watch import live_names_of
+from medloop.loop.rollback import block, roll_back
 from medloop.privacy.phi.reason import checked_reason
 from medloop.registry import promote as aliases
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.store.db import Store
-from medloop.store.records import experiments
+from medloop.store.records import deploy_events as deploy_log
+from medloop.store.records import experiments, registry
 from medloop.store.records.audited_read import read_by_ids
 from medloop.store.records.experiments import ExperimentStateError, StoredExperiment
+from medloop.store.records.registry import NoSuchVersionError
 from medloop.store.records.routes import live_route
 
 log = logging.getLogger(__name__)
@@ -96,11 +100,30 @@ def plan_experiment(store: Store, plan: ExperimentPlan) -> StoredExperiment:
 
 
 def start(store: Store, experiment_id: str, *, enrolled: float, by: str) -> StoredExperiment:
-    """Begin: from now on this share of all users takes part. One experiment runs at a site at a time."""
-    if experiments.get(store, experiment_id).state == "planned":
+    """Begin: from now on this share of all users takes part. One experiment runs at a site at a time.
+
+    ExperimentStateError where other versions answer than the plan compares. Where nothing is deployed, something else answers,
+    and only its traces say which version it was.
+    """
+    experiment = experiments.get(store, experiment_id)
+    if experiment.state == "planned":
+        _check_routes(store, experiment.plan)
         experiments.skip_to_now(store, experiment_id)
     event = ExperimentEvent(experiment_id=experiment_id, event="started", detail={"enrolled": enrolled}, by=by)
     return experiments.add_event(store, event, only_in=("planned",))
+
+
+def _check_routes(store: Store, plan: ExperimentPlan) -> None:
+    live = {arm: live_route(store, arm) for arm in ARMS}
+    if not any(live.values()):
+        return
+    for arm, route in live.items():
+        planned = plan.champion if arm == "champion" else plan.challenger
+        if route is None or planned not in {version_name(name) for name in live_names_of(route)}:
+            raise ExperimentStateError(
+                f"The plan compares {planned} as the {arm}, but {route.served_name if route else 'nothing'} is deployed as that",
+                "Deploy the versions of the plan, or plan it anew: medloop deploy status",
+            )
 
 
 def ramp(store: Store, experiment_id: str, *, enrolled: float, by: str) -> StoredExperiment:
@@ -244,31 +267,61 @@ def refresh(
     return report_of(store, experiment_id, now=now)
 
 
-def _withdraw(store: Store, plan: ExperimentPlan, reason: str, hook: OnGuardStop) -> None:
+def withdraw_again(store: Store, hook: OnGuardStop | None = None) -> None:
+    """Try again what failed, or was cut off, after a guard's stop; until a person decides or clears the version."""
+    for experiment in experiments.every(store):
+        verdict, done = verdict_of(experiment), any(event.event == "rolled_back" for event in experiment.events)
+        if done or experiment.state != "stopped" or verdict is None or verdict.outcome != "guard_stop":
+            continue
+        record, stopped = _registered(store, experiment.plan), experiment.ended
+        cleared = deploy_log.events(store, kinds=("clear",), limit=1000) if record is not None else []
+        if any(record and row.artifact == record.artifact and stopped and row.timestamp >= stopped for row in cleared):
+            continue
+        _withdraw(store, experiment.plan, verdict.reason, hook or withdraw_challenger, known=experiment.events[-1])
+
+
+def _withdraw(
+    store: Store, plan: ExperimentPlan, reason: str, hook: OnGuardStop, *, known: ExperimentEvent | None = None
+) -> None:  # fmt: skip
+    """`known` is the newest event: the same failure is not told twice."""
     try:
         done = hook(store, plan, reason)
         event = ExperimentEvent(experiment_id=plan.experiment_id, event="rolled_back", detail={"done": done}, by=ANALYSIS)
     except MedloopError as error:
         log.error("the challenger of %s gets no more traffic, but could not be withdrawn: %s", plan.experiment_id, error)
         detail = {"reason": str(error)[:300]}
+        if known is not None and (known.event, known.detail) == ("rollback_failed", detail):
+            return
         event = ExperimentEvent(experiment_id=plan.experiment_id, event="rollback_failed", detail=detail, by=ANALYSIS)
     experiments.add_event(store, event)
 
 
 def withdraw_challenger(store: Store, plan: ExperimentPlan, reason: str) -> str:
-    """Take the version that harmed off the model servers, block it, and take its alias away."""
+    """Block the version that harmed, take its alias away, and take it off the model servers."""
     why = "a guard stopped its experiment"  # without an id: reasons have no numbers
     done = [f"{plan.challenger} gets no more traffic"]
+    if (record := _registered(store, plan)) is not None:  # first: the block holds whatever happens below
+        block(store, served_name(record), record.artifact, record.version, actor=ANALYSIS, reason=why)
+        done.append("is blocked until a person clears it")
     holder = aliases.holder(store, "challenger")
     if holder is not None and version_name(holder.record.label) == plan.challenger:
         aliases.demote_in(store, "challenger", actor=ANALYSIS, reason=why)
         done.append("is no longer the challenger")
     for arm in ARMS:
-        if _is_live(store, plan, arm) is not None:
+        if (route := _is_live(store, plan, arm)) is not None:
             with open_fleet(store) as fleet:
-                outcome = roll_back(fleet, actor=ANALYSIS, reason=why, arm=arm, automatic=True)
-            done.append(f"was replaced by {outcome.route.served_name} as {arm}, and is blocked until a person clears it")
+                outcome = roll_back(fleet, actor=ANALYSIS, reason=why, arm=arm, automatic=True, expected=route)
+            done.append(f"was replaced by {outcome.route.served_name} as {arm}")
     return ", ".join(done)
+
+
+def _registered(store: Store, plan: ExperimentPlan) -> ModelVersion | None:
+    """The challenger in the registry; None for a version that is not from there."""
+    model, _, version = plan.challenger.rpartition("@")
+    try:
+        return registry.get_version(store, model, int(version)).record if version.isascii() and version.isdigit() else None
+    except NoSuchVersionError:
+        return None
 
 
 def _is_live(store: Store, plan: ExperimentPlan, arm: Champion) -> Route | None:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from medloop.contracts.experiment import ExperimentReport
 from medloop.errors import MedloopError
-from medloop.loop.experiment import Judge, default_judge, refresh, report_of
+from medloop.loop.experiment import Judge, default_judge, refresh, report_of, withdraw_again
 from medloop.store.background import in_background
 from medloop.store.db import Store
 from medloop.store.records import experiments
 
 log = logging.getLogger(__name__)
 EVERY_S = 5.0
+RETRY_S = 30.0  # between two tries to withdraw a version that harmed
 MOVING_S = 60.0  # without anything new, windows of users close all the same
 
 
@@ -47,6 +48,7 @@ class ExperimentWatch:
     every_s: float = EVERY_S
     judge: Judge | None = None
     ended: threading.Event = field(default_factory=threading.Event)
+    _retried: float = float("-inf")
 
     def running(self) -> AbstractContextManager[None]:
         return in_background(self._run, "experiment-watch", self.ended)
@@ -61,7 +63,10 @@ class ExperimentWatch:
                 log.error("the running experiments were not read: %s", type(error).__name__)
 
     def look(self) -> None:
-        """One round over the running experiments of all sites."""
+        """One round over the running experiments of all sites; now and then, again the withdrawals that failed."""
+        if time.monotonic() - self._retried >= RETRY_S:
+            withdraw_again(self.store)
+            self._retried = time.monotonic()
         for experiment_id in experiments.running_ids(self.store):
             if self.judge is None:
                 self.judge = default_judge()

@@ -61,7 +61,7 @@ class LiveWatch:
             return WatchReport(report, standing, problem="No model server answers, so there is nothing to roll back to.")
         reason = f"{standing[0].kind}: {standing[0].reason}"
         try:
-            outcome = roll_back(self.fleet, actor="medloop", reason=reason, automatic=True)
+            outcome = roll_back(self.fleet, actor="medloop", reason=reason, automatic=True, expected=live)
         except MedloopError as error:
             return WatchReport(report, standing, problem=str(error))
         self._failed = ("", ())

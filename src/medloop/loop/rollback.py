@@ -14,8 +14,8 @@ from functools import partial
 from medloop.contracts.assistant import Champion, Route
 from medloop.contracts.deploy import DeployEvent
 from medloop.contracts.registry import AliasAction
-from medloop.deploy.copies import make_copy
-from medloop.deploy.protocol import DeployFailedError, Deployment, Fleet, Target
+from medloop.deploy.copies import is_ours, make_copy
+from medloop.deploy.protocol import DeployFailedError, Deployment, DeployOvertakenError, Fleet, Target
 from medloop.deploy.server import observe
 from medloop.errors import InputError, MedloopError
 from medloop.loop.deploy import NO_REPLICAS, DeployOutcome, DeployRefusedError, target_of
@@ -24,36 +24,51 @@ from medloop.store.db import Store
 from medloop.store.records import deploy_events as log
 from medloop.store.records import registry
 from medloop.store.records.registry import NoSuchVersionError, StoredVersion
-from medloop.store.records.routes import live_route, routes
+from medloop.store.records.routes import live_route, route_number, routes
 
 BASE = "base"
 
 
 def roll_back(
-    fleet: Fleet, *, actor: str, reason: str, to: str | None = None, arm: Champion = "champion", automatic: bool = False
+    fleet: Fleet, *, actor: str, reason: str, to: str | None = None, arm: Champion = "champion", automatic: bool = False,
+    expected: Route | None = None,
 ) -> DeployOutcome:  # fmt: skip
-    """Let the version before (or `to`: a number, or base) answer at once, and block the one that answered."""
+    """Let the version before (or `to`: a number, or base) answer at once, and block the one that answered.
+
+    With `expected`, only if that route is still the live one: an alarm about one version never removes another.
+    """
     store, reason = fleet.store, reason if automatic else checked_reason(reason)
     if not reason:
         raise InputError("A rollback needs a reason", "Say why, for the audit log")
+    number = route_number(store, arm)  # before the route: a change between the two is noticed at the switch
     live = live_route(store, arm)
     if live is None:
         raise NoSuchVersionError("Nothing is deployed, so there is nothing to roll back", "Deploy: medloop deploy")
+    if expected is not None and live != expected:
+        raise DeployOvertakenError(
+            f"{expected.served_name} does not answer any more, so nothing is rolled back", "Look: medloop deploy status"
+        )
     problems = list[str]()
     for candidate in _candidates(store, live, to, arm):
         try:
             target = _rollback_target(fleet, candidate)
             if target.name == live.served_name:
-                raise InputError(f"{live.served_name} is what answers now", "Choose another version: medloop deploy list")
-            _block(store, live, actor, reason)
+                kind = DeployFailedError if to is None else InputError  # without a choice, the next one is tried
+                raise kind(f"{live.served_name} is what answers now", "Choose another version: medloop deploy list")
+            if live.artifact is not None:
+                block(store, live.served_name, live.artifact, live.version, actor=actor, reason=reason)
             check = partial(_check_reuse, store, candidate)
-            deployment = Deployment(fleet, target, actor, reason, arm=arm, canaries=False, check=check)
+            deployment = Deployment(fleet, target, actor, reason, arm=arm, canaries=False, check=check, number=number)
             route = deployment.go_live()
+        except DeployOvertakenError:
+            raise
         except (DeployFailedError, DeployRefusedError) as error:
             problems.append(error.what)
             continue
         deployment.say("done", "rolled back")
-        _follow(store, live, candidate, actor, reason)
+        if arm == "champion":
+            _follow(store, live, candidate, actor, reason)
+            _take_challenger_along(fleet, live, candidate, actor, reason)
         return DeployOutcome(route, True, live.served_name)
     raise DeployFailedError(
         "Nothing to roll back to: " + ("; ".join(problems) or "no version before"), "Look: medloop deploy status"
@@ -95,17 +110,20 @@ def _rollback_target(fleet: Fleet, candidate: StoredVersion | None) -> Target:
         except MedloopError as error:
             raise DeployFailedError(error.what, error.to_do) from None
         return target_of(candidate, copy)
+    model = fleet.store.settings.registry.model
     for server in fleet.servers:
-        if name := observe(server).base:
-            return Target(name, fleet.store.settings.registry.model)
-    raise DeployFailedError("No model server answers", NO_REPLICAS)
+        for served in observe(server).models:
+            if served.parent is None and not is_ours(served.name, model):  # merged weights of a version are not the base
+                return Target(served.name, model)
+    raise DeployFailedError("No model server has the base", NO_REPLICAS)
 
 
-def _block(store: Store, live: Route, actor: str, reason: str) -> None:
-    if live.artifact is not None and log.block_of(store, live.artifact) is None:
+def block(store: Store, name: str, artifact: str, version: int | None, *, actor: str, reason: str) -> None:
+    """These bytes do not go live until a person clears them."""
+    if log.block_of(store, artifact) is None:
         event = DeployEvent(
-            event_id=log.new_event_id(), kind="block", served_name=live.served_name, artifact=live.artifact, version=live.version,
-            reason=reason, changed_by=actor,
+            event_id=log.new_event_id(), kind="block", served_name=name, artifact=artifact, version=version, reason=reason,
+            changed_by=actor,
         )  # fmt: skip
         log.add_event(store, event)
 
@@ -120,11 +138,27 @@ def _follow(store: Store, live: Route, candidate: StoredVersion | None, actor: s
     try:
         registry.change_alias(store, live.model, "champion", version, action=action, actor=actor, reason=reason[:LONGEST_REASON])
     except MedloopError as error:  # the block is what keeps the version away
-        event = DeployEvent(
-            event_id=log.new_event_id(), kind="problem", served_name=live.served_name, artifact=live.artifact,
-            version=live.version, reason=f"The registry's champion stays: {error.what}.", changed_by=actor,
-        )  # fmt: skip
-        log.add_event(store, event)
+        _tell(store, live, actor, f"The registry's champion stays: {error.what}.")
+
+
+def _take_challenger_along(fleet: Fleet, live: Route, candidate: StoredVersion | None, actor: str, reason: str) -> None:
+    """The same bytes must not go on answering as the challenger."""
+    other = live_route(fleet.store, "challenger")
+    if other is None or live.artifact is None or other.artifact != live.artifact:
+        return
+    to = BASE if candidate is None else str(candidate.record.version)
+    try:
+        roll_back(fleet, actor=actor, reason=reason, to=to, arm="challenger", automatic=True, expected=other)
+    except MedloopError as error:
+        _tell(fleet.store, other, actor, f"It still answers as the challenger: {error.what}.")
+
+
+def _tell(store: Store, route: Route, actor: str, problem: str) -> None:
+    event = DeployEvent(
+        event_id=log.new_event_id(), kind="problem", served_name=route.served_name, artifact=route.artifact,
+        version=route.version, reason=problem, changed_by=actor,
+    )  # fmt: skip
+    log.add_event(store, event)
 
 
 def clear_block(store: Store, version: int, *, actor: str, reason: str = "") -> None:

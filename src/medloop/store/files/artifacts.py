@@ -104,7 +104,7 @@ def verify_artifact(path: Path) -> Manifest:
     """The manifest of a folder, after every file has been checked against it; IntegrityError or InputError if one differs."""
     _recover(path)
     with explain_os_errors(path):
-        manifest = _read_manifest(path)
+        manifest = read_manifest(path)
         files = {_relative(file, path): file for file in _files(path)}
         listed = {file.path: file for file in manifest.files}
         for name in sorted(listed.keys() | files.keys()):
@@ -203,7 +203,7 @@ def check_target(target: Path, replace: bool) -> None:
     if not (target / MANIFEST).is_file():
         raise StoreError(f"{target} was not made by medloop, so it is not replaced", "Move it away, or choose another folder")
     try:
-        foreign = inside - {file.path for file in _read_manifest(target).files} - {MANIFEST}
+        foreign = inside - {file.path for file in read_manifest(target).files} - {MANIFEST}
     except IntegrityError:
         raise StoreError(f"{target} is damaged, so replacing it might delete other files", "Move it away first") from None
     if foreign:
@@ -287,7 +287,8 @@ def _swap_lock(folder: Path) -> AbstractContextManager[int]:
     return locked_file(folder, wait_s=SWAP_WAIT_S)
 
 
-def _read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> Manifest:
+    """The manifest alone; the files are not read."""
     if not path.is_dir():
         raise InputError(f"{path} does not exist or is not a folder", "Check the path")
     file = path / MANIFEST

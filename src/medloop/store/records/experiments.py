@@ -230,7 +230,7 @@ def _stored(row: Row[Any], events: Iterable[Row[Any]]) -> StoredExperiment:
 
 
 def new_records(store: Store, experiment_id: str, *, most: int) -> UnreadRecords:
-    """The next traces and ratings, oldest first."""
+    """The next traces and ratings, oldest first; a rating has the time at which the server got it, which nobody can date back."""
     feedback = rlhf_feedback.c
     with store.read() as conn:
         trace_row, feedback_row = _cursor(conn, experiment_id)
@@ -239,7 +239,7 @@ def new_records(store: Store, experiment_id: str, *, most: int) -> UnreadRecords
         ).all()
         columns = (
             feedback.id, feedback.feedback_id, feedback.trace_id, feedback.session_id, feedback.rating, feedback.thumb,
-            feedback.feedback_type, feedback.critical, feedback.timestamp,
+            feedback.feedback_type, feedback.critical, func.coalesce(feedback.received, feedback.timestamp),
         )  # fmt: skip
         query = select(*columns).where(feedback.id > feedback_row).order_by(feedback.id).limit(most)
         ratings = conn.execute(query).all() if len(new_traces) < most else []  # their answers come first

@@ -21,15 +21,19 @@ class LiveSignals:
 
 
 def live_signals(store: Store, names: Sequence[str], since: datetime) -> LiveSignals:
-    """Of the answers that carry one of these names as their model version, without what was taken back."""
+    """Of the answers that carry one of these names as their model version, without what was taken back.
+
+    Where no clinician is named, the person is that of the exchange, else its session: what sent the flag is often a page's key,
+    which all its visitors share.
+    """
     feedback, preference = rlhf_feedback.c, rlhf_preferences.c
     taken_back = select(withdrawals.c.record_id)
     received = func.coalesce(feedback.received, feedback.timestamp)
     ours = (feedback.model_version.in_(names), received >= since, feedback.feedback_id.not_in(taken_back))
-    rater = func.coalesce(feedback.clinician_id, feedback.recorded_by, feedback.feedback_id)
+    rater = func.coalesce(feedback.clinician_id, feedback.subject, feedback.session_id)
+    chooser = func.coalesce(preference.clinician_id, preference.subject, preference.session_id, preference.preference_id)
     pairs = select(
-        preference.critical, preference.model_a, preference.model_b,
-        func.coalesce(preference.clinician_id, preference.recorded_by, preference.preference_id).label("rater"),
+        preference.critical, preference.model_a, preference.model_b, chooser.label("rater"),
     ).where(
         func.coalesce(preference.received, preference.timestamp) >= since, func.json_array_length(preference.critical) > 0,
         preference.preference_id.not_in(taken_back),
