@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,12 +22,11 @@ from medloop.contracts.assistant import PassagesFound, Route, RulesFound
 from medloop.errors import ConfigError, explain_os_errors
 from medloop.feedback.submit.live_trace import prepare_trace
 from medloop.lexicon.language import detect_language
-from medloop.loop.assistant_guards import guard_hash, input_guards, output_guards
+from medloop.loop.assistant_guards import guard_hash, input_guards, is_emergent, output_guards
 from medloop.loop.codebook import rules_for
 from medloop.loop.experiment import chooser
 from medloop.loop.knowledge import KnowledgeSearch
 from medloop.models.codebook_prompt import HEADING
-from medloop.reward.detect.urgency import urgency
 from medloop.serve.agent.agent_loop import fenced
 from medloop.serve.agent.memory import EpisodeMemory
 from medloop.serve.gateway.addresses import parse_networks
@@ -52,6 +52,7 @@ class RouteCache:
         self._store, self._number, self._looked = store, -1, float("-inf")
         self._route: Route | None = None
         self.challenger: Route | None = None
+        self._lock = threading.Lock()  # else an older look could end last and stay
 
     async def get(self) -> Route | None:
         if time.monotonic() - self._looked < ROUTE_S:
@@ -62,12 +63,13 @@ class RouteCache:
         return await asyncio.to_thread(self._read)
 
     def _read(self) -> Route | None:
-        looked = time.monotonic()
-        if (number := route_number(self._store)) != self._number:
-            self._route, self.challenger = live_route(self._store), live_route(self._store, "challenger")
-            self._number = number
-        self._looked = looked
-        return self._route
+        with self._lock:
+            looked = time.monotonic()
+            if (number := route_number(self._store)) != self._number:
+                self._route, self.challenger = live_route(self._store), live_route(self._store, "challenger")
+                self._number = number
+            self._looked = looked
+            return self._route
 
 
 def build_prompt(
@@ -91,15 +93,31 @@ class ErasableMemory(EpisodeMemory):
     """Memory of the live episodes that ends, all of it, as soon as anything was erased in this workspace."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(lambda text: urgency(text).level == "emergent")
-        self._register, self._seen = settings.workspace.keys / "erased.jsonl", 0
+        super().__init__(is_emergent)
+        self._settings, self._seen = settings, erased_size(settings)
 
     def recall(self, episode: str) -> Sequence[Message]:
-        size = self._register.stat().st_size if self._register.exists() else 0
-        if size != self._seen:
-            self.forget()
-            self._seen = size
+        self._forget_erased()
         return super().recall(episode)
+
+    def remember(self, episode: str, subject: str | None, messages: Sequence[Message]) -> None:
+        """An exchange that began with a memory from before the erasure is not kept: it may hold what was erased."""
+        known = episode in self._episodes
+        if not (self._forget_erased() and known):
+            super().remember(episode, subject, messages)
+
+    def _forget_erased(self) -> bool:
+        if (size := erased_size(self._settings)) == self._seen:
+            return False
+        self.forget()
+        self._seen = size
+        return True
+
+
+def erased_size(settings: Settings) -> int:
+    """Of the register of erasures; it grows with each."""
+    register = settings.workspace.keys / "erased.jsonl"
+    return register.stat().st_size if register.exists() else 0
 
 
 def parts_of(store: Store, settings: Settings) -> AssistantParts:
@@ -146,6 +164,7 @@ async def open_assistant(
     async with AsyncExitStack() as stack:
         counts = stack.enter_context(counting(settings.workspace.logs / "trace_counts.bin"))
         pool = await stack.enter_async_context(backend_pool(settings, own))
-        traces = await stack.enter_async_context(TraceQueue(save, counts, share=settings.gateway.trace_share))
+        queue = TraceQueue(save, counts, share=settings.gateway.trace_share, erased=lambda: erased_size(settings))
+        traces = await stack.enter_async_context(queue)
         parts = parts_of(store, settings)
         yield Gateway(pool, replace(parts, **changes) if changes else parts, traces)

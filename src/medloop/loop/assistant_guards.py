@@ -1,6 +1,6 @@
 """The guards of the live assistant, made of detectors that other stages own. docs/stages/gateway.md has what each one finds.
 
-emergency   red flags in anything the user wrote: the vetted notice comes first
+emergency   red flags in anything the user wrote: the vetted notice comes first; a language that is not read is said to be so
 injection   somebody tries to change or to read the instructions: a vetted refusal instead of an answer
 off_topic   a question that has nothing to do with health: the same
 dose        a dose above the highest usual one in the answer: the sentence is replaced
@@ -31,12 +31,13 @@ from medloop.reward.rules.risk import Risk, overdoses
 from medloop.serve.gateway.guards import NamedInputGuard, NamedOutputGuard
 from medloop.serve.gateway.notices import notice, notices, notices_hash
 
-VERSION = "1"
+VERSION = "2"
 EMERGENCY: Final = "emergency"
 # Kinds that identify somebody. Dates, ages, places and organisations are ordinary words of an answer.
 IDENTIFYING: Final = frozenset({"ID", "CARD", "SSN", "IBAN", "EMAIL", "RECORD", "PHONE", "ADDRESS", "NAME"})
 FEWEST_WORDS: Final = 4  # of a question that can be off topic: "thank you so much" is not one
 _INVISIBLE: Final = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+_NOT_PUNCTUATION: Final = re.compile(r"[^\u2026\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+")
 _HAN: Final = re.compile(r"[\u4e00-\u9fff]")
 _PATTERNS: Final = Path(__file__).parent / "guard_patterns.yaml"
 
@@ -53,18 +54,32 @@ def emergency_guard(texts: Sequence[str]) -> GuardAct | None:
     """Red flags in anything the user wrote, each message by itself and all of them together."""
     together = ["\n".join(texts)] if len(texts) > 1 else []
     for text in (*reversed(texts), *together):
-        found = urgency(text)
-        if found.level == "emergent":
-            return GuardAct(guard=EMERGENCY, finding="emergent", confidence=found.confidence, notice=notice(EMERGENCY, texts[-1]))
+        for found in map(urgency, _readings(text)):
+            if found.level == "emergent":
+                first = notice(EMERGENCY, texts[-1])
+                return GuardAct(guard=EMERGENCY, finding="emergent", confidence=found.confidence, notice=first)
+    if not all(map(is_read, texts)):
+        return GuardAct(guard=EMERGENCY, finding="unread", notice="\n".join(notices()["unread"]))
     return None
 
 
+def is_emergent(text: str) -> bool:
+    """As the guard reads one message."""
+    return any(urgency(reading).level == "emergent" for reading in _readings(text))
+
+
+def _readings(text: str) -> tuple[str, ...]:
+    """The text as it stands and, where that is another one, without invisible characters and special forms of letters. Chinese
+    punctuation stays as it is: the detector knows it."""
+    plain = _NOT_PUNCTUATION.sub(lambda part: unicodedata.normalize("NFKC", part[0]), _INVISIBLE.sub("", text))
+    return (text,) if plain == text else (text, plain)
+
+
 def injection_guard(texts: Sequence[str]) -> GuardAct | None:
-    """The newest message is refused; one that was said before is only noted, because its answer was a refusal already."""
-    if _pattern("injection").search(_plain(texts[-1])):
-        return GuardAct(guard="injection", finding="injection", stop=True, replacement=notice("injection", texts[-1]))
-    if any(_pattern("injection").search(_plain(text)) for text in texts[:-1]):
-        return GuardAct(guard="injection", finding="earlier")
+    """Refuses for an earlier message as well: the client writes the history. The gateway leaves out what was refused before."""
+    for finding, said in (("injection", texts[-1:]), ("earlier", texts[:-1])):
+        if any(_pattern("injection").search(_plain(text)) for text in said):
+            return GuardAct(guard="injection", finding=finding, stop=True, replacement=notice("injection", texts[-1]))
     return None
 
 
@@ -75,7 +90,9 @@ def off_topic_guard(texts: Sequence[str]) -> GuardAct | None:
     words = len(_HAN.findall(question)) / 2 + len(re.findall(r"[A-Za-z']+", question))
     if words < FEWEST_WORDS or _pattern("small_talk").match(question) or not is_read(question):
         return None
-    if any(_is_health(text) for text in texts) or urgency(question).level in ("emergent", "urgent"):
+    if any(_is_health(text) for text in texts) or any(
+        urgency(reading).level in ("emergent", "urgent") for reading in _readings(question)
+    ):
         return None
     if _pattern("other_topics").search(_plain(question)):
         return GuardAct(guard="off_topic", finding="off_topic", stop=True, replacement=notice("off_topic", question))

@@ -20,6 +20,7 @@ from medloop.contracts import Conversation, Message, Trace
 from medloop.errors import BusyError, ConfigError
 from medloop.serve.gateway.addresses import parse_networks
 from medloop.serve.gateway.backends import parse_backends
+from medloop.serve.gateway.notices import notices
 from medloop.serve.gateway.trace_counts import counting, read_numbers
 from medloop.serve.gateway.trace_queue import TraceQueue
 from medloop.store.records import crud
@@ -98,6 +99,8 @@ def test_too_many_answers_at_once_are_refused(gateway_world) -> None:
     world.gateway.in_flight = world.gateway.parts.most_at_once
     refused = world.ask(COUGH)
     assert refused.status_code == 429 and refused.json()["error"]["code"] == "overloaded"
+    warned = world.ask(CHEST).json()["choices"][0]["message"]["content"]
+    assert warned == f"{notices()['emergency'][0]}\n\n{notices()['unavailable'][0]}" and world.servers[0].requests == []
     world.gateway.in_flight = 0
     assert world.ask(COUGH).status_code == 200
 
@@ -140,6 +143,21 @@ def test_a_name_that_resolves_elsewhere_is_not_connected_to(gateway_world, monke
     assert world.gateway.pool.backends[0].last_failure.startswith("unreachable")
 
 
+def test_half_a_character_and_a_search_that_fails_cost_no_answer(gateway_world) -> None:
+    world = gateway_world()
+
+    def crash(question: str) -> None:
+        raise OSError("no")
+
+    world.gateway.parts.find_rules = world.gateway.parts.find_passages = crash
+    world.servers[0].answer = "Rest \ud83d now."
+    for stream in (False, True):
+        response = world.ask(COUGH, stream=stream)
+        text = text_of(events_of(response)) if stream else response.json()["choices"][0]["message"]["content"]
+        assert text == "Rest ? now."
+    assert world.gateway.traces.counts.numbers.failed == 0
+
+
 def trace(number: int) -> Trace:
     talk = Conversation(messages=(Message(role="user", content="q"), Message(role="assistant", content="a")))
     return Trace(trace_id=f"t{number}", session_id="s", agent_name="x", model_version="m", conversation=talk)
@@ -168,6 +186,7 @@ def test_a_full_queue_drops_and_says_so_and_a_busy_store_is_asked_again(tmp_path
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
+from medloop.serve.gateway.notices import notices
 from medloop.serve.gateway.trace_counts import counting
 with counting(Path(sys.argv[1])) as counts:
     counts.add("accepted", 7); counts.add("written", 4); counts.add("dropped", 1)
@@ -189,7 +208,8 @@ def test_a_reader_that_leaves_ends_the_question_at_the_server(gateway_world) -> 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen()
-    running = uvicorn.Server(uvicorn.Config(create_app(world.settings, supervise=False), log_level="error"))
+    app = create_app(world.settings, supervise=False)
+    running = uvicorn.Server(uvicorn.Config(app, log_level="error"))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     body = json.dumps({"stream": True, "messages": [{"role": "user", "content": COUGH}]}).encode()
@@ -198,6 +218,7 @@ def test_a_reader_that_leaves_ends_the_question_at_the_server(gateway_world) -> 
         connection.sendall(head.encode() + body)
         assert b"200 OK" in connection.recv(4096)
     assert world.servers[0].cancelled.wait(60)
+    assert app.state.gateway.answers == 1 and app.state.gateway.traces.counts.numbers.accepted == 1
     running.should_exit = True
     thread.join(60)
     listener.close()

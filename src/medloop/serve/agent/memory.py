@@ -25,6 +25,7 @@ SUMMARY_CHARACTERS = 1_500  # beside dangerous sentences, which are all kept up 
 DANGER_CHARACTERS = 4_000
 EPISODES = 2_000
 LIFETIME_S = 3_600.0
+SENTENCES = 200  # that are read one by one, of the messages that are dropped at once; a text is read as a whole besides
 _SENTENCE = re.compile(r"[^.!?。！？；;\n]+[.!?。！？；;\n]*")
 _LEAD = {"en": "Earlier in this conversation the user said: ", "zh": "用户在本次对话中早先说过："}
 _HEARD = {"en": "Understood.", "zh": "好的，我记下了。"}
@@ -61,10 +62,17 @@ def shorten(before: Remembered, messages: Sequence[Message], danger: Danger, sum
     while len(recent) > 2 and sum(len(message.content) for message in recent) > RECENT_CHARACTERS:
         dropped += recent[:2]  # a question with its answer
         recent = recent[2:]
-    if not dropped:
-        return Remembered(tuple(recent), before.summary, before.danger)
     said = [message.content for message in dropped if message.role == "user"]
-    kept = list(dict.fromkeys([*before.danger, *(sentence for text in said for sentence in dangerous(text, danger))]))
+    said += [message.content for message in recent if message.role == "user" and len(message.content) > RECENT_CHARACTERS]
+    recent = [_cut(message) for message in recent]
+    if not said:
+        return Remembered(tuple(recent), before.summary, before.danger)
+    found: list[str] = []
+    left = SENTENCES
+    for text in said:
+        found += dangerous(text, danger, left)
+        left = max(0, left - len(_SENTENCE.findall(text)))
+    kept = list(dict.fromkeys([*before.danger, *found]))
     while sum(map(len, kept)) > DANGER_CHARACTERS and len(kept) > 1:
         kept.pop(1)  # the first one stays, and the newest
     facts = " ".join([before.summary, *said]).strip()
@@ -72,28 +80,38 @@ def shorten(before: Remembered, messages: Sequence[Message], danger: Danger, sum
     return Remembered(tuple(recent), summary, tuple(kept))
 
 
-def dangerous(text: str, danger: Danger) -> list[str]:
-    """Sentences that are dangerous, alone or with the one before; all of the text where only the whole is."""
+def _cut(message: Message) -> Message:
+    if len(message.content) <= RECENT_CHARACTERS:
+        return message
+    return Message(role=message.role, content=message.content[:RECENT_CHARACTERS])
+
+
+def dangerous(text: str, danger: Danger, most: int = SENTENCES) -> list[str]:
+    """Sentences that are dangerous, alone or with the one before; the dangerous part of the text where none of the first is."""
     sentences = [sentence.strip() for sentence in _SENTENCE.findall(text) if sentence.strip()]
     found: list[str] = []
-    for index, sentence in enumerate(sentences):
+    for index, sentence in enumerate(sentences[:most]):
         pair = " ".join(sentences[max(0, index - 1) : index + 1])
         if danger(sentence):
             found.append(sentence)
         elif danger(pair):
             found.append(pair)
     if not found and danger(text):
-        found = [text[:DANGER_CHARACTERS]]
+        step = DANGER_CHARACTERS // 2  # parts overlap, so that nothing short is cut in two
+        parts = [text[start : start + DANGER_CHARACTERS] for start in range(0, max(1, len(text) - step), step)]
+        found = [next((part for part in parts if danger(part)), parts[0])]
     return found
 
 
 def extract(text: str) -> str:
     """The sentences that say most about the patient (conditions, drugs, doses, ages), in their order."""
     sentences = list(dict.fromkeys(sentence.strip() for sentence in _SENTENCE.findall(text) if sentence.strip()))
-    ranked = sorted(range(len(sentences)), key=lambda i: (-len(named_findings(sentences[i])), i))
+    sentences = [sentence for sentence in sentences if len(sentence) <= SUMMARY_CHARACTERS][: 2 * SENTENCES]
+    findings = [len(named_findings(sentence)) for sentence in sentences]
+    ranked = sorted(range(len(sentences)), key=lambda i: (-findings[i], i))
     chosen, size = [], 0
     for index in ranked:
-        if size + len(sentences[index]) <= SUMMARY_CHARACTERS and named_findings(sentences[index]):
+        if size + len(sentences[index]) <= SUMMARY_CHARACTERS and findings[index]:
             chosen.append(index)
             size += len(sentences[index])
     return " ".join(sentences[index] for index in sorted(chosen))
@@ -123,7 +141,7 @@ class EpisodeMemory:
     def recall(self, episode: str) -> Sequence[Message]:
         with self._lock:
             memory = self._episodes.get(episode)
-            if memory is None or self.clock() - memory.stored > LIFETIME_S:
+            if memory is None or self._is_over(memory):
                 self._episodes.pop(episode, None)
                 return ()
             return memory.messages
@@ -139,8 +157,11 @@ class EpisodeMemory:
         with self._lock:
             self._episodes[episode] = Remembered(memory.recent, memory.summary, memory.danger, self.clock())
             self._episodes.move_to_end(episode)
-            while len(self._episodes) > EPISODES:
+            while len(self._episodes) > EPISODES or self._is_over(next(iter(self._episodes.values()))):
                 self._episodes.popitem(last=False)
+
+    def _is_over(self, memory: Remembered) -> bool:
+        return self.clock() - memory.stored > LIFETIME_S
 
     def forget(self, episode: str | None = None) -> None:
         """One episode, or all of them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from medloop.contracts import Message
@@ -20,6 +21,7 @@ from medloop.contracts.assistant import (
 )
 from medloop.serve.gateway.chat_request import ChatRequest
 from medloop.serve.gateway.guards import NamedInputGuard, NamedOutputGuard
+from medloop.serve.gateway.notices import notices
 
 Json = dict[str, Any]
 BuildPrompt = Callable[[Sequence[Message], RulesFound | None, PassagesFound | None], Sequence[Message]]
@@ -117,6 +119,19 @@ def about(plan: AnswerPlan, ids: AnswerIds, acts: Sequence[GuardAct], error: str
         "citations": [_citation(number, passage) for number, passage in enumerate(_passages(plan), 1)],
     }  # fmt: skip
     return found | ({"error": error} if error else {})
+
+
+def without_refused(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Without the attempts to change the instructions that were answered with nothing but the vetted refusal: the model never
+    reads them again, so a client that writes such a history itself gains nothing. An answer with a notice stays."""
+    said = notices()["injection"]
+    refusals = (*said, "\n".join(said))
+    refused = {
+        index
+        for index, (message, after) in enumerate(pairwise(messages))
+        if message.role == "user" and after.role == "assistant" and after.content.strip() in refusals
+    }
+    return tuple(message for index, message in enumerate(messages) if not {index, index - 1} & refused)
 
 
 def _passages(plan: AnswerPlan) -> tuple[Passage, ...]:

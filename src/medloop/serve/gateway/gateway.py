@@ -13,21 +13,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 from medloop.contracts import Conversation, Message, Trace, sha256_id, uuid7
 from medloop.contracts.assistant import AnswerSnapshot, GuardAct, Route
-from medloop.serve.gateway.answer_plan import AnswerIds, AnswerPlan, AssistantParts, ChatCaller, about, version_of
+from medloop.serve.gateway.answer_plan import (
+    AnswerIds,
+    AnswerPlan,
+    AssistantParts,
+    ChatCaller,
+    about,
+    version_of,
+    without_refused,
+)
 from medloop.serve.gateway.backends import Backend, BackendPool, BackendReply, Deltas
 from medloop.serve.gateway.chat_request import ChatError, ChatRequest, checked_episode, openai_error
 from medloop.serve.gateway.guards import GuardedAnswer, read_input
 from medloop.serve.gateway.notices import notice
 from medloop.serve.gateway.trace_queue import TraceQueue
-from medloop.serve.gateway.wire import BackendFailure, Json
+from medloop.serve.gateway.wire import BackendFailure, Json, Reasoning, with_reasoning
 
+log = logging.getLogger(__name__)
+Found = TypeVar("Found")
 AGENT = "assistant"
 LIVE = "medloop"  # the model name under which every client reaches what is live
 LONG = 2000  # characters from which on guards read in a thread of their own
@@ -41,37 +52,52 @@ class Gateway:
         self.in_flight = 0
         self.answers = 0
         self.acts: dict[tuple[str, str], int] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def plan(self, request: ChatRequest, caller: ChatCaller, episode: str | None = None) -> AnswerPlan:
-        """Guards, rules and passages; everything but the model."""
+        """Guards, rules and passages; everything but the model. The guards come first: whatever fails after them, their notice
+        is shown."""
+        given = episode or request.episode
+        episode_id = uuid7() if given is None else checked_episode(given)
+        messages = self._with_memory(request.conversation(), given and memory_key(caller, given))
+        heard = without_refused(messages)
+        texts = [message.content for message in heard if message.role == "user"]
+        acts = await self._read_input(texts)
+        route, arm = None, None
+        try:
+            route, arm = await self._choose_route(request, caller, episode_id)
+        except Exception as error:
+            if not any(act.notice for act in acts) or (isinstance(error, ChatError) and error.status == 404):
+                raise
+            log.error("no route for an answer with a notice: %s", type(error).__name__)
+            instead = notice("unavailable", texts[-1])
+            acts = (*acts, GuardAct(guard="route", finding="unavailable", stop=True, replacement=instead))
+        rules = await _found(self.parts.find_rules, texts[-1])
+        passages = await _found(self.parts.find_passages, texts[-1])
+        approved = rules.system if rules else ""
+        system = heard[0].content if heard[0].role == "system" else approved or self.parts.system_prompt
+        prompt: Sequence[Message] = heard
+        if system and heard[0].role != "system":
+            prompt = (Message(role="system", content=system), *heard)
+        if self.parts.build_prompt is not None and (rules or passages):
+            prompt = self.parts.build_prompt(prompt, rules, passages)
+        for act in acts:
+            self._count(act)
+        return AnswerPlan(request, caller, uuid7(), episode_id, messages, prompt, system, route, acts, rules, passages, arm)
+
+    async def _choose_route(self, request: ChatRequest, caller: ChatCaller, episode_id: str) -> tuple[Route | None, str | None]:
+        """The route of this answer, and the arm where an experiment runs."""
         if self.in_flight >= self.parts.most_at_once:
             raise ChatError(
                 429, "Too many answers are being written", "Ask again in a moment", kind="rate_limit_error", code="overloaded"
             )
         route = await self.parts.live_route()
         _check_model(request.model, route)
-        given = episode or request.episode
-        episode_id = uuid7() if given is None else checked_episode(given)
-        messages = self._with_memory(request.conversation(), given and memory_key(caller, given))
-        texts = [message.content for message in messages if message.role == "user"]
-        acts = await self._read_input(texts)
-        arm = None
-        if self.parts.choose_arm is not None:
-            arm = self.parts.choose_arm(caller.subject or "", episode_id)
-            challenger = self.parts.challenger_route() if arm == "challenger" and self.parts.challenger_route else None
-            route = challenger or route
-        rules = await asyncio.to_thread(self.parts.find_rules, texts[-1]) if self.parts.find_rules else None
-        passages = await asyncio.to_thread(self.parts.find_passages, texts[-1]) if self.parts.find_passages else None
-        approved = rules.system if rules else ""
-        system = messages[0].content if messages[0].role == "system" else approved or self.parts.system_prompt
-        prompt: Sequence[Message] = messages
-        if system and messages[0].role != "system":
-            prompt = (Message(role="system", content=system), *messages)
-        if self.parts.build_prompt is not None and (rules or passages):
-            prompt = self.parts.build_prompt(prompt, rules, passages)
-        for act in acts:
-            self._count(act)
-        return AnswerPlan(request, caller, uuid7(), episode_id, messages, prompt, system, route, acts, rules, passages, arm)
+        if self.parts.choose_arm is None:
+            return route, None
+        arm = self.parts.choose_arm(caller.subject or "", episode_id)
+        challenger = self.parts.challenger_route() if arm == "challenger" and self.parts.challenger_route else None
+        return challenger or route, arm
 
     def _with_memory(self, messages: tuple[Message, ...], episode: str | None) -> tuple[Message, ...]:
         """A client that sends its newest question alone, with the episode, is reminded of what was said before."""
@@ -118,7 +144,7 @@ class Gateway:
                 backend, asked_for, usage = reply.backend, reply.asked_for, _usage(reply.answer.get("usage"))
                 choice = reply.answer["choices"][0]
                 finish = choice.get("finish_reason") or "stop"
-                said = _with_reasoning(choice["message"])
+                said = with_reasoning(choice["message"])
                 shown = await _fed(checked, said)
                 text = plan.prefix + shown
         except (BackendFailure, TimeoutError) as failure:
@@ -210,7 +236,7 @@ class Gateway:
                 backend = reply.backend
                 ids = self.ids(plan, backend, reply.asked_for)
                 head["model"] = ids.version
-                said = _Reasoning()
+                said = Reasoning()
                 async for delta in reply.answer:
                     usage = _usage(delta.usage) or usage
                     finish = delta.finish_reason or finish
@@ -233,11 +259,12 @@ class Gateway:
                 yield _event(openai_error(message, "server_error", code="stream_interrupted"))
         finally:
             self.in_flight -= 1
+            self._trace(plan, ids, text, checked.acts, finish, error, backend)  # before anything that a cancellation could end
             if opening is not None and stack is not None:
-                opening.cancel()
-                await asyncio.gather(opening, return_exceptions=True)
-                await stack.aclose()
-            self._trace(plan, ids, text, checked.acts, finish, error, backend)
+                closing = asyncio.create_task(_close(opening, stack))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+                await asyncio.shield(closing)
         if finish != "error":
             yield _event(head | _choice({}, finish) | {"medloop": about(plan, ids, checked.acts, error)})
             if plan.request.wants_usage and usage is not None:
@@ -254,10 +281,26 @@ class Gateway:
         self, plan: AnswerPlan, ids: AnswerIds, text: str, acts: Sequence[GuardAct], finish: str, error: str | None,
         backend: Backend | None = None,
     ) -> None:  # fmt: skip
-        """Hand the exchange to the queue; never waits."""
+        """Hand the exchange to the queue and to the memory; never waits, and never costs the answer."""
         self.answers += 1
         for act in acts:
             self._count(act)
+        try:
+            self._put_trace(plan, ids, text, acts, finish, error, backend)
+        except Exception as failure:  # never its text: it may hold what people wrote
+            log.error("a trace was not made: %s", type(failure).__name__)
+            self.traces.count_failed()
+        if self.parts.remember is not None and text:
+            try:
+                messages = (*plan.messages, Message(role="assistant", content=text))
+                self.parts.remember(memory_key(plan.caller, plan.episode_id), plan.caller.subject, messages)
+            except Exception as failure:
+                log.error("an exchange was not remembered: %s", type(failure).__name__)
+
+    def _put_trace(
+        self, plan: AnswerPlan, ids: AnswerIds, text: str, acts: Sequence[GuardAct], finish: str, error: str | None,
+        backend: Backend | None,
+    ) -> None:  # fmt: skip
         every = (*plan.acts, *acts)
         meta: Json = {
             "finish_reason": finish, "seconds": round(time.monotonic() - plan.started, 3), "prefix": len(plan.prefix),
@@ -278,8 +321,6 @@ class Gateway:
             meta=meta | {name: value for name, value in optional.items() if value is not None},
         )  # fmt: skip
         self.traces.put(trace, always=bool(every) or error is not None)
-        if self.parts.remember is not None and text:
-            self.parts.remember(memory_key(plan.caller, plan.episode_id), plan.caller.subject, trace.conversation.messages)
 
 
 def _check_model(name: str, route: Route | None) -> None:
@@ -294,6 +335,23 @@ def _check_model(name: str, route: Route | None) -> None:
 def memory_key(caller: ChatCaller, episode: str) -> str:
     """What an episode is remembered under: whoever names the episode of somebody else recalls nothing."""
     return f"{caller.user_id} {caller.subject or ''} {episode}"
+
+
+async def _found(find: Callable[[str], Found] | None, question: str) -> Found | None:
+    """Rules or passages for a question; an answer does without them where the search fails."""
+    if find is None:
+        return None
+    try:
+        return await asyncio.to_thread(find, question)
+    except Exception as error:  # never its text: it may hold what people wrote
+        log.error("rules or passages were not found: %s", type(error).__name__)
+        return None
+
+
+async def _close(opening: asyncio.Task[BackendReply[Deltas]], stack: AsyncExitStack) -> None:
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+    await stack.aclose()
 
 
 def _context(plan: AnswerPlan) -> str:
@@ -332,28 +390,6 @@ def _usage(usage: Any) -> Json | None:
         return None
     counts = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
     return counts if all(type(count) is int for count in counts.values()) else None
-
-
-def _with_reasoning(message: Json) -> str:
-    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
-    content = message.get("content") or ""
-    return f"<think>{reasoning}</think>\n{content}" if isinstance(reasoning, str) and reasoning else content
-
-
-class _Reasoning:
-    """Puts reasoning that a server sends apart into `<think>`, where everything else looks for it."""
-
-    def __init__(self) -> None:
-        self._inside = False
-
-    def of(self, reasoning: str, text: str) -> str:
-        opening = "<think>" if reasoning and not self._inside else ""
-        self._inside = self._inside or bool(reasoning)
-        return opening + reasoning + (self.close() if text else "") + text
-
-    def close(self) -> str:
-        closing, self._inside = "</think>\n" if self._inside else "", False
-        return closing
 
 
 def _choice(delta: Json, finish: str | None = None) -> Json:

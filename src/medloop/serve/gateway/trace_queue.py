@@ -29,14 +29,18 @@ DRAIN_S = 5.0
 RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 SaveTrace = Callable[[Trace], Awaitable[object]]
+Erased = Callable[[], int]  # another number after every erasure
 
 
 class TraceQueue:
-    def __init__(self, save: SaveTrace, counts: TraceCounts, *, share: float = 1.0, most: int = MOST_WAITING) -> None:
+    def __init__(
+        self, save: SaveTrace, counts: TraceCounts, *, share: float = 1.0, most: int = MOST_WAITING, erased: Erased = int
+    ) -> None:
         self._save, self.counts, self.share, self.most = save, counts, share, most
         self._waiting: OrderedDict[str, tuple[Trace, asyncio.Future[None]]] = OrderedDict()
         self._saving: dict[str, asyncio.Future[None]] = {}
         self._left_out: OrderedDict[str, Trace] = OrderedDict()
+        self._erased, self._seen = erased, erased()
         self._wake = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
 
@@ -68,6 +72,7 @@ class TraceQueue:
     def put(self, trace: Trace, *, always: bool = False) -> bool:
         """Whether it will be stored. `always`: whatever the share is, because a guard acted."""
         if not (always or self.is_sampled(trace.trace_id)):
+            self._forget_erased()
             self._left_out[trace.trace_id] = trace
             while len(self._left_out) > MOST_REMEMBERED:
                 self._left_out.popitem(last=False)
@@ -81,10 +86,22 @@ class TraceQueue:
         self._wake.set()
         return True
 
+    def count_failed(self) -> None:
+        """A trace that could not even be made."""
+        self.counts.add("accepted")
+        self.counts.add("failed")
+
+    def _forget_erased(self) -> None:
+        """What sampling left out ends, all of it, as soon as anything was erased: nothing else would find it here."""
+        if (number := self._erased()) != self._seen:
+            self._left_out.clear()
+            self._seen = number
+
     async def ensure(self, trace_id: str | None) -> None:
         """Return when this trace is in the store, if this server has it at all."""
         if trace_id is None:
             return
+        self._forget_erased()
         if (trace := self._left_out.pop(trace_id, None)) is not None:
             self.put(trace, always=True)
         future = self._saving.get(trace_id) or self._waiting.get(trace_id, (None, None))[1]

@@ -90,8 +90,13 @@ class ModelServer:
         try:
             completion: Json = json.loads(bytes(body))
             choice = completion["choices"][0]
-            if not isinstance(choice["message"].get("content") or "", str):
+            said = choice["message"]
+            if not isinstance(said.get("content") or "", str):
                 raise TypeError
+            for name in ("content", "reasoning_content", "reasoning"):
+                if isinstance(said.get(name), str):
+                    said[name] = _clean(said[name])
+            choice["finish_reason"] = _finish(choice.get("finish_reason"))
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             raise BackendFailure("unreadable", "not a chat completion") from None
         return completion
@@ -163,6 +168,15 @@ async def _events(response: Any) -> AsyncIterator[bytes]:
                 yield line[5:].strip()
 
 
+def _clean(text: str) -> str:
+    """Without halves of characters, which JSON can write and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _finish(reason: object) -> str | None:
+    return _clean(reason) if isinstance(reason, str) and reason else None
+
+
 def _delta(event: bytes) -> Delta:
     try:
         chunk = json.loads(event)
@@ -176,6 +190,29 @@ def _delta(event: bytes) -> Delta:
         text, reasoning = delta.get("content") or "", delta.get("reasoning_content") or delta.get("reasoning") or ""
         if not isinstance(text, str) or not isinstance(reasoning, str):
             raise TypeError
-        return Delta(text, reasoning, choices[0].get("finish_reason"), usage if isinstance(usage, dict) else None)
+        finish = _finish(choices[0].get("finish_reason"))
+        return Delta(_clean(text), _clean(reasoning), finish, usage if isinstance(usage, dict) else None)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         raise BackendFailure("unreadable", "not an event of a chat completion") from None
+
+
+def with_reasoning(message: Json) -> str:
+    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
+    content = message.get("content") or ""
+    return f"<think>{reasoning}</think>\n{content}" if isinstance(reasoning, str) and reasoning else content
+
+
+class Reasoning:
+    """Puts reasoning that a server sends apart into `<think>`, where everything else looks for it."""
+
+    def __init__(self) -> None:
+        self._inside = False
+
+    def of(self, reasoning: str, text: str) -> str:
+        opening = "<think>" if reasoning and not self._inside else ""
+        self._inside = self._inside or bool(reasoning)
+        return opening + reasoning + (self.close() if text else "") + text
+
+    def close(self) -> str:
+        closing, self._inside = "</think>\n" if self._inside else "", False
+        return closing
