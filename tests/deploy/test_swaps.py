@@ -21,6 +21,7 @@ from deploy_world import MODEL, promote, register
 
 from medloop.contracts import ModelRef
 from medloop.contracts.deploy import CanaryVerdict
+from medloop.deploy import canary
 from medloop.loop.deploy import deploy_alias, open_fleet
 from medloop.loop.workspace import init_workspace
 from medloop.models.find import resolve as resolve_model
@@ -83,7 +84,7 @@ def references(base: Path, settings: Settings) -> dict[tuple[int, str], str]:
     tokenizer, texts = AutoTokenizer.from_pretrained(base), dict[tuple[int, str], str]()
     for version in range(1, VERSIONS + 1):
         folder = settings.workspace.models / "lora" / f"v{version}"
-        model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), folder)
+        model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), folder)
         for question in QUESTIONS:
             prompt = tokenizer.apply_chat_template(
                 [{"role": "user", "content": question}], add_generation_prompt=True, return_tensors="pt", return_dict=True
@@ -92,6 +93,11 @@ def references(base: Path, settings: Settings) -> dict[tuple[int, str], str]:
                 ids = model.generate(**prompt, max_new_tokens=TOKENS, do_sample=False, pad_token_id=0)[0]
             texts[version, question] = tokenizer.decode(ids[prompt["input_ids"].shape[1] :], skip_special_tokens=True)
     return texts
+
+
+def is_same(text: str, wanted: str) -> bool:
+    """Whether a server gave this text. vLLM holds the last tokens back while they end in the middle of a character."""
+    return text == wanted or (wanted.endswith("\N{REPLACEMENT CHARACTER}") and text != "" and wanted.startswith(text))
 
 
 @dataclass
@@ -130,7 +136,7 @@ def swap(store: Store, count: int, clients: list[Client]) -> list[float]:
     with open_fleet(store) as opened:
         fleet = replace(
             opened, canaries=opened.canaries[:2],
-            judge=lambda canary, answer: CanaryVerdict(canary_id=canary.canary_id, passed=True, reason="random weights"),
+            judge=lambda asked, answer: CanaryVerdict(canary_id=asked.canary_id, passed=True, reason="random weights"),
         )  # fmt: skip
         for number in range(count):
             promote(store, 1 + number % VERSIONS)
@@ -157,7 +163,8 @@ def swap(store: Store, count: int, clients: list[Client]) -> list[float]:
     ],
     indirect=["deployed"],
 )
-def test_swaps_under_load_fail_no_request_and_mix_no_versions(deployed: Any, swaps: int) -> None:
+def test_swaps_under_load_fail_no_request_and_mix_no_versions(deployed: Any, swaps: int, monkeypatch) -> None:
+    monkeypatch.setattr(canary, "MAX_TOKENS", TOKENS)  # random weights never end an answer by themselves
     settings, base = deployed
     wanted, ended = references(base, settings), threading.Event()
     clients = [Client(settings, settings.deploy.urls[0], number, ended) for number in range(CLIENTS)]
@@ -171,7 +178,9 @@ def test_swaps_under_load_fail_no_request_and_mix_no_versions(deployed: Any, swa
     answers = [answer for client in clients for answer in client.answers]
     failed = [status for _, _, status, _ in answers if status != 200]
     other = [
-        (version, question) for version, question, status, text in answers if status == 200 and text != wanted[version, question]
+        (version, question)
+        for version, question, status, text in answers
+        if status == 200 and not is_same(text, wanted[version, question])
     ]
     report = {
         "model": MODEL, "swaps": swaps - 1, "clients": CLIENTS, "requests": len(answers), "failed": len(failed), "other_text": len(other),
