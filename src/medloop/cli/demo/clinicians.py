@@ -140,7 +140,13 @@ def environ() -> dict[str, str]:
 @contextmanager
 def run_server(folder: Path, flags: str = "") -> Iterator[str]:
     """The address of a server that stops with the block; its output is shown."""
-    words = [*shlex.split(flags), "api", "serve", "--port", "0"]
+    with run_in_background(folder, [*shlex.split(flags), "api", "serve", "--port", "0"]) as address:
+        yield address
+
+
+@contextmanager
+def run_in_background(folder: Path, words: Sequence[str], *, wait_s: float = 10) -> Iterator[str]:
+    """The address that a command prints, which is ended with the block."""
     command = python_command("medloop", *words)
     ui.say(f"$ medloop {shlex.join(words)}")
     with subprocess.Popen(command, cwd=folder, env=environ(), stdout=subprocess.PIPE, text=True) as process:
@@ -149,7 +155,7 @@ def run_server(folder: Path, flags: str = "") -> Iterator[str]:
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(wait_s)
             except subprocess.TimeoutExpired:
                 process.kill()
 
@@ -158,7 +164,7 @@ def _address(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     for line in process.stdout:
         ui.say(line.rstrip())
-        if match := re.match(r"Serving (http://[\d.:]+);", line):
+        if match := re.match(r"Serving (?:\S+ at )?(http://[\d.:]+)", line):
             return match[1]
     raise typer.Exit(process.wait() or 1)  # it has printed the reason
 

@@ -4,25 +4,19 @@ Two servers run for the time of this step: one for the model, and the API with t
 model deployed and asks again.
 """
 
-import re
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
-import typer
 import yaml
 
 from medloop.cli import ui
-from medloop.cli.demo.clinicians import MODEL, demo_store, environ, run_server, temporary_key
+from medloop.cli.demo.clinicians import MODEL, demo_store, run_in_background, run_server, temporary_key
 from medloop.cli.demo.release import REFUSED
 from medloop.cli.demo.run import run_step
 from medloop.client import Client
 from medloop.contracts import Record
 from medloop.contracts.dataset import SPLIT_FILES
-from medloop.isolation import python_command
 from medloop.settings import CONFIG_NAME
 from medloop.store.files import jsonl
 from medloop.store.records.incident_rows import count_incidents
@@ -38,7 +32,7 @@ CANARIES = "canaries.yaml"
 
 def serve_live(folder: Path) -> None:
     """Register, promote, deploy, ask, rate by id, and roll back."""
-    with model_server(folder) as url:
+    with run_in_background(folder, ["serve", "--port", "0"], wait_s=40) as url:
         write_canaries(folder)
         flags = f"--set deploy.replicas={url} --set gateway.backends={url}"
         with demo_store(folder) as store:
@@ -94,31 +88,6 @@ def write_canaries(folder: Path) -> None:
     text = settings.read_text(encoding="utf-8")
     if "\ndeploy:" not in text:
         settings.write_text(f"{text.rstrip()}\ndeploy:\n  canaries: {CANARIES}\n", encoding="utf-8")
-
-
-@contextmanager
-def model_server(folder: Path) -> Iterator[str]:
-    """The address of a server of the built-in model, for the time of the block."""
-    ui.say("$ medloop serve --port 0")
-    command = python_command("medloop", "serve", "--port", "0")
-    with subprocess.Popen(command, cwd=folder, env=environ(), stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield _address(process)
-        finally:
-            process.terminate()
-            try:
-                process.wait(40)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def _address(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    for line in process.stdout:
-        ui.say(line.rstrip())
-        if match := re.search(r" at (http://[\d.:]+)", line):
-            return match[1]
-    raise typer.Exit(process.wait() or 1)  # it has printed the reason
 
 
 def ask(address: str, key: str, question: str) -> dict[str, Any]:
