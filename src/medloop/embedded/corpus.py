@@ -128,11 +128,13 @@ def question_for(rng: random.Random, case: PatientCase) -> str:
 def answer_for(rng: random.Random, case: PatientCase, quality: Quality) -> str:
     """The answer of the given quality: a chain of thought or none, then the visible text."""
     p = PHRASES[case.language]
-    visible = p.join.join(_visible(rng, case, quality, p))
-    if quality.chain == "none":
-        return visible
-    chain = [rng.choice(p.thin).format(name=case.condition.name)] if quality.chain == "thin" else _chain(rng, case, p)
-    return f"<think>\n{p.join.join(chain)}\n</think>\n{visible}"
+    visible = visible_lines(rng, case, quality, p)
+    return with_chain(chain_lines(rng, case, quality, p), visible, p)
+
+
+def with_chain(chain: list[str], visible: list[str], p: Phrases) -> str:
+    text = p.join.join(visible)
+    return f"<think>\n{p.join.join(chain)}\n</think>\n{text}" if chain else text
 
 
 def draw_case(rng: random.Random, language: Language) -> PatientCase:
@@ -165,7 +167,12 @@ def _shares(first: float, second: float) -> tuple[float, float, float]:
     return first, second, 1 - first - second
 
 
-def _chain(rng: random.Random, case: PatientCase, p: Phrases) -> list[str]:
+def chain_lines(rng: random.Random, case: PatientCase, quality: Quality, p: Phrases) -> list[str]:
+    """The chain of thought; empty where the answer has none."""
+    if quality.chain == "none":
+        return []
+    if quality.chain == "thin":
+        return [rng.choice(p.thin).format(name=case.condition.name)]
     who = {
         "pregnancy": (" in pregnancy", "（孕妇）"),
         "child": (" in a child", "（儿童）"),
@@ -173,7 +180,7 @@ def _chain(rng: random.Random, case: PatientCase, p: Phrases) -> list[str]:
     }
     patient = who[case.group][case.language == "zh"] if case.group else ""
     lines = [rng.choice(p.about).format(symptom=case.symptom, who=patient)]
-    lines.append(_flag_line(rng, case, p.flag_seen) if case.flag else rng.choice(p.no_flag))
+    lines.append(flag_line(rng, case, p.flag_seen) if case.flag else rng.choice(p.no_flag))
     if case.group:
         lines.append(p.group_seen[case.group])
     if case.illness:
@@ -183,9 +190,9 @@ def _chain(rng: random.Random, case: PatientCase, p: Phrases) -> list[str]:
     return lines
 
 
-def _visible(rng: random.Random, case: PatientCase, quality: Quality, p: Phrases) -> list[str]:
+def visible_lines(rng: random.Random, case: PatientCase, quality: Quality, p: Phrases) -> list[str]:
     if case.flag and quality.emergency == "first":
-        return [rng.choice(p.urgent), _flag_line(rng, case, p.urgent_why), case.condition.meanwhile]
+        return [rng.choice(p.urgent), flag_line(rng, case, p.urgent_why), case.condition.meanwhile]
     lines = [rng.choice(p.likely).format(name=case.condition.name)]
     if case.flag and rng.random() < 0.5:
         lines.insert(0, rng.choice(p.reassure))
@@ -208,7 +215,7 @@ def _safe_medicine(case: PatientCase, p: Phrases) -> str:
     return case.condition.groups[case.group] if case.group else case.condition.medicine
 
 
-def _flag_line(rng: random.Random, case: PatientCase, templates: tuple[str, ...]) -> str:
+def flag_line(rng: random.Random, case: PatientCase, templates: tuple[str, ...]) -> str:
     assert case.flag is not None
     return rng.choice(templates).format(flag=case.flag, Flag=_capital(case.flag), danger=case.condition.danger)
 
