@@ -15,7 +15,7 @@ from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records import crud, users
 from medloop.web.app import create_app
-from medloop.web.render import MENU
+from medloop.web.navigation import MENU, REACHED, THROUGH
 
 DOC = Path(__file__).parents[2] / "docs/stages/access.md"
 LINE = re.compile(r"^\| `([A-Z]+) (/\S*)` \| ([a-z, -]+) \| (\S+) \|$", re.M)
@@ -97,9 +97,19 @@ def test_a_key_without_the_scope_is_refused_wherever_one_is_asked_for(world):
             assert client.request(method, address, headers={"Authorization": f"Bearer {bare}"}).status_code == 403, path
 
 
-def test_the_menu_shows_what_the_routes_allow():
+def test_the_menu_shows_each_role_exactly_the_pages_that_it_may_open():
     for name, roles in MENU.items():
-        assert set(roles) <= declared()["GET", f"/web/{name}"][0], name
+        through = {role for page, role in THROUGH if page == name}
+        assert set(roles) | through == declared()["GET", f"/web/{name}"][0] and not set(roles) & through, name
+
+
+def test_every_page_is_in_the_menu_or_is_reached_from_another():
+    """An address with a name or id in it belongs to the page of the menu that lists them."""
+    pages = {path for method, path in declared() if method == "GET" and path.startswith("/web/") and "{" not in path}
+    assert pages == {f"/web/{name}" for name in MENU} | set(REACHED)
+    assert set(REACHED.values()) | set(THROUGH.values()) <= {*MENU, "layout"}
+    inner = {path.split("/")[2] for method, path in declared() if method == "GET" and path.startswith("/web/") and "{" in path}
+    assert inner <= {*MENU, "language", "static"}
 
 
 def test_the_scopes_in_the_docs_are_the_scopes():

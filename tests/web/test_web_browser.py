@@ -157,6 +157,7 @@ def test_an_answer_is_rated_with_the_keyboard_alone(visit, store):
 def test_two_answers_are_compared_on_a_phone_by_touch(visit, fill, store):
     fill(item("compare", QUESTION, BAD, GOOD, raters=1))
     page = visit("annotator", viewport=SIZES["phone"], has_touch=True, locale="zh-CN")
+    page.tap(".drawer-open")
     page.tap("a[href='/web/queue'] >> nth=0")
     page.wait_for_selector(".pair")
     assert page.evaluate(

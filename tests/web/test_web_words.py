@@ -9,6 +9,7 @@ from medloop.contracts.feedback import AXES
 from medloop.feedback.review.queue import WEIGHTS
 from medloop.store.records.users import ROLES
 from medloop.web import render, words
+from medloop.web.navigation import GROUPS, MENU
 from medloop.web.words import SLOT, Translator, table
 
 WEB = Path(render.__file__).parent
@@ -29,7 +30,7 @@ SHARED = {
 }
 # Keys that are put together from a name: what they start with, by file.
 COMPOSED = {
-    "common": ("role_", "nav_", "kind_", "axis_", "consent_", "in_language_", "message_"),
+    "common": ("role_", "nav_", "group_", "kind_", "axis_", "consent_", "in_language_", "message_"),
     "home": ("card_", "news_"),
     "review": ("reason_", "saved_", "queue_language_", "question_needed", "answer_needed"),
     "error": ("error_403", "error_404", "error_409", "error_413", "error_422", "error_429", "session_expired", "form_expired"),
@@ -83,9 +84,8 @@ def test_every_text_that_a_page_asks_for_is_there():
     assert len(used) > 100 and not used - set(table())
     reasons = {*WEIGHTS, "teaches", "explore"}
     names = [f"reason_{name}" for name in reasons] + [f"role_is_{role}" for role in ROLES] + [f"axis_{axis}" for axis in AXES]
-    names += [f"{kind}_{name}" for name in render.MENU for kind in ("nav", "card")] + [
-        f"card_{name}_text" for name in render.MENU
-    ]
+    names += [f"{kind}_{name}" for name in MENU for kind in ("nav", "card")] + [f"card_{name}_text" for name in MENU]
+    names += [f"group_{group}" for group in GROUPS]
     assert set(names) <= set(table())
 
 

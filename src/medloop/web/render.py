@@ -16,26 +16,11 @@ from markupsafe import Markup
 
 from medloop.api.policy import Caller, read_form
 from medloop.web.markdown import render_markdown, split_reasoning
+from medloop.web.navigation import MenuGroup, menu_of, page_of
 from medloop.web.static_files import version
 from medloop.web.words import Language, Translator, choose
 
 LANGUAGE_COOKIE = "medloop_language"
-# The menu by role; the routes themselves decide who may (api/policy.py), and a test compares the two.
-MENU = {
-    "chat": ("clinician", "engineer", "admin"),
-    "queue": ("clinician", "annotator"), "rate": ("clinician",), "compare": ("clinician", "annotator"),
-    "correct": ("clinician",), "history": ("clinician", "annotator"), "quarantine": ("clinician",),
-    "incidents": ("clinician", "engineer", "auditor", "admin"), "approvals": ("clinician", "admin"),
-    "codebook": ("clinician", "annotator", "engineer", "auditor", "admin"),
-    "gate": ("clinician", "engineer", "auditor", "admin"),
-    "experiments": ("clinician", "engineer", "auditor", "admin"),
-    "dashboard": ("engineer", "auditor", "admin"), "run": ("engineer", "admin"),
-    "trust": ("engineer", "auditor", "admin"), "registry": ("clinician", "engineer", "auditor", "admin"),
-    "deployments": ("clinician", "engineer", "auditor", "admin"),
-    "lineage": ("clinician", "annotator", "engineer", "auditor", "admin"),
-    "knowledge": ("clinician", "annotator", "engineer", "auditor", "admin"), "audit": ("auditor",), "users": ("admin",),
-    "settings": ("admin",),
-}  # fmt: skip
 FormFields = Annotated[dict[str, str], Depends(read_form)]
 
 
@@ -50,8 +35,12 @@ class Viewer:
     path: str = "/web/"
 
     @property
-    def menu(self) -> list[str]:
-        return [name for name, roles in MENU.items() if self.role in roles]
+    def menu(self) -> list[MenuGroup]:
+        return menu_of(self.role)
+
+    @property
+    def page(self) -> str:
+        return page_of(self.path)
 
 
 @dataclass(frozen=True)

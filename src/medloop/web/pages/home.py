@@ -14,8 +14,9 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import erasure_requests, incident_rows, quarantine, users
 from medloop.web.lists import address
+from medloop.web.navigation import MENU
 from medloop.web.pages.login import Anyone
-from medloop.web.render import MENU, redirect, show, translator_of
+from medloop.web.render import redirect, show, translator_of
 from medloop.web.words import Translator
 
 router = APIRouter(include_in_schema=False)

@@ -1,0 +1,78 @@
+"""The pages of the console: one table of groups and pages, which the left rail, the search and the tests read.
+
+A new page adds one line here, `nav_NAME` to words/common.yaml, and `card_NAME` and `card_NAME_text` to words/home.yaml. The
+routes themselves decide who may open a page (api/policy.py); a test compares the two.
+"""
+
+from typing import NamedTuple
+
+EVERYBODY = ("clinician", "annotator", "engineer", "auditor", "admin")
+READERS = ("clinician", "engineer", "auditor", "admin")
+RATERS = ("clinician", "annotator")
+
+GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
+    "work": {
+        "queue": RATERS,
+        "rate": ("clinician",),
+        "compare": RATERS,
+        "correct": ("clinician",),
+        "history": RATERS,
+        "incidents": READERS,
+    },
+    "data": {
+        "dashboard": ("engineer", "auditor", "admin"),
+        "lineage": EVERYBODY,
+        "quarantine": ("clinician",),
+        "approvals": ("clinician", "admin"),
+    },
+    "train": {
+        "run": ("engineer", "admin"),
+        "trust": ("engineer", "auditor", "admin"),
+    },
+    "release": {
+        "gate": READERS,
+        "registry": READERS,
+        "deployments": READERS,
+        "experiments": READERS,
+    },
+    "teach": {
+        "codebook": EVERYBODY,
+        "knowledge": EVERYBODY,
+    },
+    "chat": {
+        "chat": ("clinician", "engineer", "admin"),
+    },
+    "govern": {
+        "audit": ("auditor",),
+        "users": ("admin",),
+        "settings": ("admin",),
+    },
+}
+MENU = {name: roles for pages in GROUPS.values() for name, roles in pages.items()}
+# Roles that may open a page but reach it from another one, which gives them the item: {(page, role): from where}.
+THROUGH = {("rate", "annotator"): "queue", ("correct", "annotator"): "queue"}
+# Pages that are not in the rail, and the page or part of the layout that leads to them.
+REACHED = {
+    "/web/": "layout",
+    "/web/account": "layout",
+    "/web/login": "layout",
+    "/web/settings/guidelines": "settings",
+    "/web/audit/export": "audit",
+    "/web/alive": "layout",  # no page: keeps a session open while somebody types
+}
+
+
+class MenuGroup(NamedTuple):
+    name: str
+    pages: list[str]
+
+
+def menu_of(role: str) -> list[MenuGroup]:
+    """The groups of the rail with the pages that this role may open; a group without any is left out."""
+    groups = (MenuGroup(name, [page for page, roles in pages.items() if role in roles]) for name, pages in GROUPS.items())
+    return [group for group in groups if group.pages]
+
+
+def page_of(path: str) -> str:
+    """The page of the table that an address belongs to: `/web/gate/gate_1?done=sign` is of `gate`; empty for the home page."""
+    return path.partition("?")[0].removeprefix("/web").strip("/").partition("/")[0]
