@@ -15,14 +15,17 @@ from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.predictions import EvalConfig
 from medloop.loop import cycle as cycle_module
 from medloop.loop.cycle import CycleConfig, TrainStep, run_cycle
-from medloop.loop.workflow import CycleProgress
+from medloop.loop.cycle_config import OnlineConfig
+from medloop.loop.workflow import CycleProgress, progress_of
 from medloop.loop.workspace import init_workspace
 from medloop.registry.promote import holder
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
+from medloop.store.files.artifacts import verify_artifact
 from medloop.store.records import crud, gates
+from medloop.store.records.cycles import cycle_events
 from medloop.testing import registry as testing_registry
 from medloop.testing.feedback import make_correction, make_preference, make_thumb
 
@@ -149,3 +152,65 @@ def test_it_waits_for_signatures_then_registers_and_promotes(
     assert done.state == "done" and outputs(done, "promote") == {"version": 1, "alias": "champion"}
     with open_store(clinic) as store:
         assert holder(store, "champion").record.artifact == artifact
+
+
+ONLINE = CycleConfig(
+    name="online1",
+    online=OnlineConfig(
+        rows=20, replay=0.6, train=(TrainStep(stage="SFT", settings={"max_steps": 1, "max_length": 192, "dev_rows": 0}),)
+    ),
+    evaluate=CONFIG.evaluate,
+    gate=CONFIG.gate,
+)
+
+
+def passing(_: Settings, store: Store, *, candidate: ModelRef, **__: object) -> SimpleNamespace:
+    """A gate that lets every candidate pass."""
+    artifact = verify_artifact(store.settings.home / str(candidate.adapter)).sha256
+    testing_registry.examine(store, artifact)
+    return SimpleNamespace(result=gates.latest_gate(store, artifact))
+
+
+def test_a_round_of_online_learning_goes_on_from_what_serves_with_a_replay(
+    clinic: Settings, cycle: tuple[CycleProgress, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the test before: the RL model of the cycle is the champion."""
+    with open_store(clinic) as store:
+        serving = holder(store, "champion").path
+        crud.add(store, [make_correction(n, f"Run {n} miles.", f"Keep it warm {n} days.") for n in range(40, 46)], actor="test")
+    monkeypatch.setattr(cycle_module, "examine", passing)
+    done = run_cycle(clinic, ONLINE)
+    assert done.state == "done" and [row.name for row in done.steps][:2] == ["data", "train-sft"]
+    data = outputs(done, "data")
+    rows = list(jsonl.read(clinic.home / str(data["mix"])))
+    new = [row for row in rows if "Keep it warm" in str(row)]
+    assert 1 <= len(new) == data["new"] and data["replayed"] == len(rows) - len(new) == round(len(new) * 0.6 / 0.4)
+    assert any("Rest" in str(row) for row in rows) and any("Rest" not in str(row) for row in rows if row not in new)
+    card = json.loads((clinic.home / str(outputs(done, "train-sft")["adapter"]) / "card.json").read_text())
+    assert card["config"]["adapter"] == serving and card["parent"] is not None
+    with open_store(clinic) as store:
+        assert holder(store, "champion").record.version == 2
+    again = run_cycle(clinic, ONLINE.model_copy(update={"name": "online2"}))
+    assert (again.state, again.reason) == ("ended", "There are no new answers to learn from.")
+
+
+def test_a_cycle_that_an_erasure_has_touched_begins_again_without_the_erased_rows(
+    command_line, clinic: Settings, cycle: tuple[CycleProgress, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the test before: the round of online learning is done, and its model is the champion."""
+    monkeypatch.setattr(cycle_module, "examine", passing)
+    with open_store(clinic) as store:
+        before = progress_of("online1", cycle_events(store, "online1"))
+    mix = clinic.home / str(outputs(before, "data")["mix"])
+    row = next(row for row in jsonl.read(mix) if "Keep it warm" in str(row))
+    [record] = (row.get("metadata") or row.get("meta"))["records"]
+    assert command_line("--home", clinic.home, "erase", "--record", record, "--reason", "asked for it").code == 0
+    code, out, _ = command_line("--home", clinic.home, "loop", "status", "--name", "online1")
+    assert code == 0 and "An erasure has reached what it learnt from" in out and "loop run --name online1" in out
+    stages: list[str] = []
+    done = run_cycle(clinic, ONLINE, on_stage=stages.append)
+    assert done.state == "done" and stages[:2] == ["data", "train-sft"] and outputs(done, "data")["redo"] == 1
+    assert outputs(done, "train-sft")["adapter"] == "models/lora/online1-sft-redo1"
+    assert record not in mix.read_text(encoding="utf-8") and outputs(done, "promote")["version"] == 3
+    assert run_cycle(clinic, ONLINE, on_stage=pytest.fail) == done
+    assert "An erasure" not in command_line("--home", clinic.home, "loop", "status", "--name", "online1").out

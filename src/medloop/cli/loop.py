@@ -11,23 +11,30 @@ import typer
 
 from medloop.cli import ui
 from medloop.errors import InputError, MedloopError
-from medloop.feedback.trigger import check_trigger, trigger_config
+from medloop.feedback.trigger import TriggerConfig, check_trigger, trigger_config
 from medloop.knobs import load_config
 from medloop.loop.cycle import CycleConfig, cycle_steps, run_cycle
+from medloop.loop.cycle_config import OnlineConfig
+from medloop.loop.cycle_cost import step_costs
+from medloop.loop.cycle_data import redo_number
 from medloop.loop.workflow import CycleProgress, progress_of
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor, open_audit_trail
-from medloop.store.db import open_store
+from medloop.store.db import Store, open_store
 from medloop.store.records import triggers
 from medloop.store.records.cycles import cycle_events, cycle_names
 
 loop_app = typer.Typer(no_args_is_help=True, help="Run the loop from feedback to a promoted version; see what it waits for.")
 FIRST_STEP = "data"
+ROUND = "online"  # how names of rounds of online learning begin
 CONFIG_FILE = "loop.yaml"  # in the workspace: what every cycle does
 
 Name = Annotated[str | None, typer.Option(metavar="NAME", help="The cycle (default: the one that is not over, else a new one).")]
 ConfigFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Settings of a cycle (default: loop.yaml in the workspace).")
+]
+Online = Annotated[
+    bool, typer.Option("--online", help="Rounds of online learning: few new answers and a replay, from what serves, same gate.")
 ]
 Pairs = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One setting; may be repeated.")]
 
@@ -41,17 +48,19 @@ def run(
     name: Name = None,
     config: ConfigFile = None,
     set_: Pairs = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    online: Online = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and what it costs, and do nothing.")] = False,
     json_: ui.AsJson = False,
 ) -> None:
-    """Run a cycle, or go on with the one that was stopped or waited: data, training, evaluation, gate, sign-off, promotion.
+    """Run a cycle, or go on with the one that was stopped or waited: from feedback to a version that serves.
 
-    It ends when everything is done, when it waits for people (run it again when they have acted), or when the gate refuses.
+    It ends when everything is done, when it waits for people or for the verdict of an experiment (run it again later), or when
+    the gate, the canaries or the users refuse. A cycle whose data an erasure has touched begins again without the erased rows.
 
     Example:  medloop loop run --dry-run
     """
     settings = ui.settings()
-    chosen = _config(settings, name, config, set_)
+    chosen = _config(settings, name, config, set_, online=online)
     if dry_run:
         _show_plan(settings, chosen, json_=json_)
         return
@@ -78,8 +87,8 @@ def status(name: Name = None, json_: ui.AsJson = False) -> None:
                 ui.next_step("loop run --dry-run")
             return
         chosen = name or names[-1]
-        events = cycle_events(store, chosen)
-    _show(progress_of(chosen, events), json_=json_)
+        progress, touched = progress_of(chosen, cycle_events(store, chosen)), _is_touched(store, chosen)
+    _show(progress, json_=json_, touched=touched)
 
 
 @loop_app.command("watch")
@@ -89,12 +98,14 @@ def watch(
         float, typer.Option(min=0, help="Start a cycle this long after the last one even without new feedback; 0: never.")
     ] = 0.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, for a timer of the system.")] = False,
+    online: Online = False,
     config: ConfigFile = None,
     set_: Pairs = None,
 ) -> None:
     """Go on with a cycle as soon as it can, and start a new one when feedback or time asks for it. Ctrl-C stops it.
 
-    A new cycle starts when the retrain trigger is due ('medloop feedback trigger' says when), or by the clock.
+    A new cycle starts when the retrain trigger is due ('medloop feedback trigger' says when), or by the clock. With --online, a
+    small round starts after a few new records.
 
     Example:  medloop loop watch --once
     """
@@ -102,7 +113,7 @@ def watch(
     said = ""
     while True:
         try:
-            sentence = look(settings, every_hours, config, set_)
+            sentence = look(settings, every_hours, config, set_, online=online)
         except MedloopError as error:
             if once:
                 raise
@@ -115,15 +126,16 @@ def watch(
         time.sleep(every_s)
 
 
-def look(settings: Settings, every_hours: float, config: Path | None, pairs: list[str] | None) -> str:
+def look(settings: Settings, every_hours: float, config: Path | None, pairs: list[str] | None, *, online: bool = False) -> str:
     """One look of the watch, as a sentence: a cycle that is not over goes on; a new one starts when there is a reason."""
-    chosen = _config(settings, None, config, pairs)
+    chosen = _config(settings, None, config, pairs, online=online)
+    when = _trigger(settings, chosen)
     with open_store(settings) as store:
         events = cycle_events(store, chosen.name)
         if not events:
             names = cycle_names(store)
             last = cycle_events(store, names[-1])[-1].timestamp if names else None
-            due = check_trigger(store, trigger_config(settings), write=False, actor=actor())
+            due = check_trigger(store, when, write=False, actor=actor())
             by_clock = every_hours > 0 and (last is None or datetime.now(UTC) - last >= timedelta(hours=every_hours))
             if not by_clock and (due.reason is None or due.waits is not None):
                 return f"Nothing to do: {due.rows} new records, no reason for a cycle now."
@@ -133,7 +145,7 @@ def look(settings: Settings, every_hours: float, config: Path | None, pairs: lis
         """The cycle has begun: from now on its feedback is no reason for another one."""
         if step == FIRST_STEP and not events:
             with open_store(settings) as store:
-                filed = check_trigger(store, trigger_config(settings), write=True, actor=actor()).trigger
+                filed = check_trigger(store, when, write=True, actor=actor()).trigger
                 if filed is not None:
                     triggers.set_jobs(store, filed.trigger_id, [chosen.name], actor=actor())
         said(step)
@@ -146,48 +158,81 @@ def _step_line(cycle: str) -> Callable[[str], None]:
     return lambda step: typer.echo(f"{cycle}: {step} ...", err=True)
 
 
-def _config(settings: Settings, name: str | None, file: Path | None, pairs: list[str] | None) -> CycleConfig:
+def _trigger(settings: Settings, config: CycleConfig) -> TriggerConfig:
+    """When a cycle begins by itself; a round of online learning after fewer records and a shorter rest."""
+    usual = trigger_config(settings)
+    if config.online is None:
+        return usual
+    return usual.model_copy(update={"every": config.online.every, "cooldown_hours": config.online.minutes / 60})
+
+
+def _config(
+    settings: Settings, name: str | None, file: Path | None, pairs: list[str] | None, *, online: bool = False
+) -> CycleConfig:  # fmt: skip
     own = settings.home / CONFIG_FILE
     file = file or (own if own.is_file() else None)
-    return load_config(CycleConfig, file=file, pairs=pairs or (), flags={"name": name or _current(settings)})
+    config = load_config(CycleConfig, file=file, pairs=pairs or (), flags={"name": name or _current(settings, online)})
+    return config.model_copy(update={"online": config.online or OnlineConfig()}) if online else config
 
 
-def _current(settings: Settings) -> str:
-    """The newest cycle that is not over, or the name of the next one."""
+def _current(settings: Settings, online: bool) -> str:
+    """The newest cycle (or round of online learning) that is not over, or the name of the next one.
+
+    One that is done and that an erasure has touched is not over: what it made must go.
+    """
     with open_store(settings) as store:
         names = cycle_names(store)
-        if names:
-            newest = names[-1]
-            if progress_of(newest, cycle_events(store, newest)).state not in {"done", "ended"}:
+        mine = [name for name in names if name.startswith(ROUND) == online]
+        if mine:
+            newest = mine[-1]
+            state = progress_of(newest, cycle_events(store, newest)).state
+            if state not in {"done", "ended"} or (state == "done" and _is_touched(store, newest)):
                 return newest
-    return next(name for number in count(1) if (name := f"cycle{number}") not in names)
+    return next(name for number in count(1) if (name := f"{ROUND if online else 'cycle'}{number}") not in names)
+
+
+def _is_touched(store: Store, cycle: str) -> bool:
+    """Whether an erasure has reached what a cycle learnt from since its data was made."""
+    data = [event for event in cycle_events(store, cycle) if event.step == FIRST_STEP and event.event == "done"]
+    return bool(data) and redo_number(store, cycle) > int(data[-1].outputs.get("redo") or 0)
 
 
 def _show_plan(settings: Settings, config: CycleConfig, *, json_: bool) -> None:
     with open_audit_trail(settings) as trail:
         events = {event.step: event.event for event in cycle_events(trail.store, config.name)}
         steps = cycle_steps(settings, trail, config)
-    rows = [{"step": step.name, "state": events.get(step.name, "open"), "what": step.cost} for step in steps]
+        costs = step_costs(settings, trail.store, config)
+    rows = [
+        {"step": step.name, "state": events.get(step.name, "open"), "what": step.cost, "cost": costs.get(step.name, "")}
+        for step in steps
+    ]
     if json_:
         ui.say_json({"cycle": config.name, "steps": rows})
         return
-    ui.table(("step", "state", "what"), [tuple(row.values()) for row in rows], title=f"{config.name}: what a run would do")
+    ui.table(
+        ("step", "state", "what", "cost"), [tuple(row.values()) for row in rows], title=f"{config.name}: what a run would do"
+    )
     ui.say("Nothing was done.")
     ui.next_step("loop run")
 
 
-def _show(progress: CycleProgress, *, json_: bool) -> None:
+def _show(progress: CycleProgress, *, json_: bool, touched: bool = False) -> None:
     if json_:
         steps = [{"step": row.name, "state": row.state, "reason": row.reason, "outputs": row.outputs} for row in progress.steps]
-        about = {"state": progress.state, "reason": progress.reason, "command": progress.command}
+        about = {"state": progress.state, "reason": progress.reason, "command": progress.command, "touched_by_erasure": touched}
         ui.say_json({"cycle": progress.cycle, **about, "steps": steps})
         return
     ui.table(("step", "state", "result"), [(row.name, row.state, _result(row.outputs, row.reason)) for row in progress.steps])
-    ui.say(f"{progress.cycle} is {progress.state}." if progress.state != "waiting" else f"{progress.cycle} waits for people.")
-    if progress.command:
+    ui.say(
+        f"{progress.cycle} is {progress.state}." if progress.state != "waiting" else f"{progress.cycle} waits. {progress.reason}"
+    )
+    if touched:
+        ui.say("An erasure has reached what it learnt from: the next run begins it again, without the erased rows.")
+        ui.next_step(f"loop run --name {progress.cycle}")
+    elif progress.command:
         ui.next_step(progress.command)
 
 
 def _result(outputs: Mapping[str, object], reason: str) -> str:
-    hidden = {"sha256", "artifact", "command", "gate"}
+    hidden = {"sha256", "mix_sha256", "artifact", "command", "gate"}
     return reason or ", ".join(f"{name} {value}" for name, value in outputs.items() if name not in hidden)

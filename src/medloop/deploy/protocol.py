@@ -37,6 +37,10 @@ class DeployFailedError(ResultError):
     """The version did not go live; what served before still serves."""
 
 
+class CanaryFailedError(DeployFailedError):
+    """A canary question was answered badly: trying again would not help."""
+
+
 class DeployOvertakenError(DeployFailedError):
     """Somebody else has changed the route meanwhile, so what was decided about the old one does not hold any more."""
 
@@ -186,7 +190,7 @@ class Deployment:
                 asked += 1
                 if not verdict.passed:
                     self.say("canary", verdict.reason, replica=server.url, numbers={"asked": asked, "failed": 1})
-                    raise DeployFailedError(
+                    raise CanaryFailedError(
                         f"{self.target.name} did not go live: the canary '{verdict.canary_id}' failed ({verdict.reason})",
                         "Train or choose another version",
                     )

@@ -101,6 +101,11 @@ class CycleProgress:
         return self.at.command if self.at else ""
 
 
+def after(own: Mapping[str, Any], *steps: str) -> Callable[[Known], Mapping[str, Any]]:
+    """The inputs of a step: its own settings, and what the steps before it have put out."""
+    return lambda known: {**own, "after": {name: known.outputs.get(name, {}) for name in steps}}
+
+
 def inputs_hash(step: Step, known: Known) -> str:
     return sha256_id(canonical_json({"step": step.name, **step.inputs(known)}))
 

@@ -6,6 +6,8 @@ In: `data/processed/train.jsonl` (and `dev.jsonl` for the dev loss), or any JSON
 Out: `models/lora/NAME` (or `models/full/NAME`), whole or not at all. While it runs, checkpoints and metrics lie in
 `jobs/train_sft-NAME`; the same call after a crash continues there and ends with the same weights.
 
+With `adapter` training goes on from that adapter and keeps its shape.
+
 It leaves out: several processes or GPUs, packing, and choosing the best of several checkpoints (evaluation does that).
 """
 
@@ -85,17 +87,18 @@ def run(
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
     with plan.run.lock():
         trainer, started = _fit(plan, settings, MetricsCallback(plan.run.metrics, on_progress, should_stop))
-        card = training_card(plan.run, "sft", trainer.model, metrics=_summary(plan, trainer), started=started)
+        metrics, parent = _summary(plan, trainer), plan.run.identity["inputs"].get("adapter")
+        card = training_card(plan.run, "sft", trainer.model, metrics=metrics, started=started, parent=parent)
         publish(plan.run.target, trainer.model, trainer.processing_class, card, plan.run.metrics)
         plan.run.end()
     return card
 
 
 def _fit(plan: SFTPlan, settings: Settings, callback: MetricsCallback) -> tuple[ResumableSFT, datetime]:
-    config = plan.config
+    config, start = plan.config, ModelRef(base=plan.config.model, adapter=plan.config.adapter)
 
     def make_trainer(checkpoint: Checkpoint | None, micro: int) -> ResumableSFT:
-        loaded = load(ModelRef(base=config.model), settings, trainable=config.full, load_in_4bit=config.load_in_4bit)
+        loaded = load(start, settings, trainable=config.full, load_in_4bit=config.load_in_4bit)
         return _trainer(plan, loaded, checkpoint, micro, callback)
 
     return train_within_memory(
@@ -105,11 +108,13 @@ def _fit(plan: SFTPlan, settings: Settings, callback: MetricsCallback) -> tuple[
 
 def _trainer(plan: SFTPlan, loaded: Loaded, checkpoint: Checkpoint | None, micro: int, callback: MetricsCallback) -> ResumableSFT:
     config = plan.config
-    lora = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
+    lora = None
+    if not config.full and config.adapter is None:
+        lora = fresh_lora(loaded.model, r=config.lora_r, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
     trainer = ResumableSFT(
         loaded.model, _arguments(plan, loaded, micro), train_dataset=plan.train.rows,
         eval_dataset=None if plan.dev is None else plan.dev.rows, processing_class=loaded.tokenizer,
-        peft_config=None if config.full else lora, callbacks=[callback], checkpoints=plan.run.checkpoints,
+        peft_config=lora, callbacks=[callback], checkpoints=plan.run.checkpoints,
         checkpoint=checkpoint, order=LengthGroupedSampler(plan.train.lengths, config.batch_size, config.seed),
     )  # fmt: skip
     return attach_metrics(trainer, callback, widen=False)

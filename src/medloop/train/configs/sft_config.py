@@ -14,6 +14,7 @@ class SFTConfig(ContextConfig):
 
     name: str = Field("sft", pattern=RUN_NAME, description="Name of the result, under models/lora or models/full.")
     data: str | None = Field(None, description="Training file; empty means data/processed/train.jsonl.")
+    adapter: str | None = Field(None, description="Adapter to continue from, as online learning does; empty: a fresh one.")
     dev_data: str | None = Field(
         None, description="File for the dev loss; empty means data/processed/dev.jsonl, if data is empty too."
     )
@@ -32,6 +33,8 @@ class SFTConfig(ContextConfig):
         problems = super().problems()
         if self.full and self.load_in_4bit:
             problems.append("load_in_4bit works with LoRA only, not with full")
+        if self.full and self.adapter:
+            problems.append("adapter is continued with LoRA only, not with full")
         return problems
 
     @property

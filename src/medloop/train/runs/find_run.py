@@ -58,8 +58,25 @@ def _identity(values: dict[str, Any], base: ResolvedModel, inputs: Iterable[tupl
 
 
 def _sft(config: SFTConfig, settings: Settings) -> dict[str, Any]:
-    base = resolve(ModelRef(base=config.model), settings)
-    return _identity(config.model_dump(), base, sft_files(config, settings).items())
+    models = resolve(ModelRef(base=config.model, adapter=config.adapter), settings)
+    values, hashes = _continued(config, models, settings)
+    if config.adapter is None:
+        del values["adapter"]  # runs from before it was a setting keep their identity
+    return _identity(values, models, sft_files(config, settings).items(), **hashes)
+
+
+def _continued(
+    config: SFTConfig | DPOConfig | KTOConfig, models: ResolvedModel, settings: Settings
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """(settings, hashes) of a run that may start from an adapter, which keeps its shape, whatever the settings say."""
+    values: dict[str, Any] = config.model_dump()
+    if models.adapter is None or models.adapter_sha256 is None:
+        return values, {}
+    shape = read_json(models.adapter / "adapter_config.json")
+    values |= {"lora_r": shape.get("r"), "lora_alpha": shape.get("lora_alpha")}
+    if models.adapter.resolve() == (settings.workspace.models / "lora" / config.name).resolve():
+        raise ConfigError(f"{config.name} is the adapter to start from, and would be overwritten", "Use another --name")
+    return values, {"adapter": models.adapter_sha256}
 
 
 def _reward_model(config: RewardModelConfig, settings: Settings) -> dict[str, Any]:
@@ -77,14 +94,7 @@ def _reward_model(config: RewardModelConfig, settings: Settings) -> dict[str, An
 
 def _preference(config: DPOConfig | KTOConfig, settings: Settings) -> dict[str, Any]:
     models = resolve(ModelRef(base=config.model, adapter=config.adapter), settings)
-    values: dict[str, Any] = config.model_dump()
-    hashes: dict[str, str] = {}
-    if models.adapter is not None and models.adapter_sha256 is not None:
-        hashes["adapter"] = models.adapter_sha256
-        shape = read_json(models.adapter / "adapter_config.json")  # an adapter keeps its shape, whatever the settings say
-        values |= {"lora_r": shape.get("r"), "lora_alpha": shape.get("lora_alpha")}
-        if models.adapter.resolve() == (settings.workspace.models / "lora" / config.name).resolve():
-            raise ConfigError(f"{config.name} is the adapter to start from, and would be overwritten", "Use another --name")
+    values, hashes = _continued(config, models, settings)
     return _identity(values, models, [("preference", preference_file(config, settings))], **hashes)
 
 

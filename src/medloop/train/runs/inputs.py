@@ -41,7 +41,7 @@ def check_inputs(config: RunConfig, settings: Settings) -> None:
             pairs = [pair for path in _intact(files) for pair in read_pairs(path)]
             check_both_sides(files[0], *split_by_prompt(pairs, config.test_share, config.seed), "pairs")
         case SFTConfig():
-            resolve_chat_model(ModelRef(base=config.model), settings)
+            resolve_chat_model(ModelRef(base=config.model, adapter=config.adapter), settings)
             for role, path in sft_files(config, settings).items():
                 if role != "dev" or config.dev_rows:
                     _check_answers(*_intact([path]))
