@@ -88,6 +88,7 @@ def test_it_waits_for_a_verdict_then_for_a_person_and_the_better_version_answers
     assert go_on(store) == done
 
 
+@pytest.mark.slow
 def test_with_adopt_verdict_nobody_is_asked(store: Store) -> None:
     config = CONFIG.model_copy(update={"experiment": ExperimentStep(plan=PLAN, share=1.0, adopt="verdict")})
     go_on(store, config)
@@ -105,6 +106,7 @@ def test_harm_ends_the_cycle_and_the_version_is_off_the_servers_and_blocked(stor
     assert deploy_events.block_of(store, artifact_of(store, 2)) is not None
 
 
+@pytest.mark.slow
 def test_a_challenger_that_is_not_better_gives_its_alias_back(store: Store) -> None:
     go_on(store)
     send(store, range(400), likes=lambda challenger, _: 0.3 if challenger else 0.9)
@@ -130,6 +132,7 @@ def test_a_canary_that_fails_ends_the_cycle_and_a_server_that_is_away_is_waited_
     assert ended.state == "ended" and "canary" in ended.reason and live_route(store) is None
 
 
+@pytest.mark.slow
 def test_power_lost_at_every_moment_of_the_live_steps_does_nothing_twice(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
