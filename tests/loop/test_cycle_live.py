@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-sys.path[:0] = [str(Path(__file__).parents[1] / name) for name in ("deploy", "experiment")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "deploy"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiment"))
 from deploy_world import add_versions, artifact_of, live_version
 from traffic import quick_judge, send
 
