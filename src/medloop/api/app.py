@@ -55,6 +55,7 @@ from medloop.loop.experiment_watch import ExperimentWatch
 from medloop.loop.queue_filler import QueueFiller
 from medloop.privacy.phi import allowed
 from medloop.serve.gateway.backends import BackendAddress
+from medloop.serve.gateway.gateway import Gateway
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records.group_commit import GroupCommitWriter
@@ -92,12 +93,13 @@ def create_app(
             with store.read() as conn:
                 store.keys.master(conn)  # do not start without the right key, or with one that others can read
             app.state.store, app.state.authenticator = store, Authenticator(store)
-            threading.Thread(target=_warm, args=(own_process,), daemon=True).start()
             if own_process:
                 stack.enter_context(phi_scan.scanning_with(ScanWorkers(settings.allow_file)))
             app.state.writer = stack.enter_context(GroupCommitWriter(store, max_waiting=4 * limits.in_flight).running())
             stack.enter_context(QueueFiller(store, app.state.writer).running())
-            app.state.gateway = await stack.enter_async_context(open_assistant(store, app.state.writer, settings, own=backends))
+            assistant = open_assistant(store, app.state.writer, settings, own=backends, on_answer=app.state.live_answers.add)
+            app.state.gateway = await stack.enter_async_context(assistant)
+            threading.Thread(target=_warm, args=(own_process, app.state.gateway), daemon=True).start()
             if supervise:
                 stack.enter_context(RowWatch(store).running())
                 stack.enter_context(Supervisor(settings, slots=slots).running())
@@ -115,7 +117,7 @@ def create_app(
         redirect_slashes=False,
     )  # fmt: skip
     app.state.settings = settings
-    app.state.live_answers = LiveAnswers()  # whoever answers users adds each answer; jobs/deploy_watch.py reads them
+    app.state.live_answers = LiveAnswers()  # the gateway adds each answer; jobs/deploy_watch.py reads them
     app.state.rate_limiter, app.state.http_counts = RateLimiter(limits.rate), HttpCounts()
     app.state.request_slots, app.state.waiting_connections = RequestSlots(limits.in_flight), {}  # slow_clients.py
     app.state.error_page = error_page
@@ -159,10 +161,11 @@ def create_app(
     return app
 
 
-def _warm(own_process: bool) -> None:
-    """Load the word lists of the privacy scan, which takes a second. They and the modules are never freed, so the garbage
-    collector need not walk them again and again, which takes a fifth of the time of a request."""
+def _warm(own_process: bool, gateway: Gateway) -> None:
+    """Load the word lists of the privacy scan and the guards, which takes seconds. They and the modules are never freed, so the
+    garbage collector need not walk them again and again, which takes a fifth of the time of a request."""
     doubt_about(["warm"])
+    gateway.warm()
     if own_process:
         gc.collect()
         gc.freeze()

@@ -64,24 +64,24 @@ def render(http: HttpCounts, writer: GroupCommitWriter, *, open_incidents: int) 
     """The text that GET /metrics returns."""
     counts = writer.counts
     parts = [
-        _family("medloop_http_requests_total", "counter", "Responses by route and status.", _requests(http)),
-        _family("medloop_http_request_seconds", "histogram", "Seconds until the whole response was sent.", _latency(http)),
-        _family("medloop_ingest_waiting", "gauge", "Submissions waiting for the writer.", [("", writer.waiting)]),
-        _family("medloop_ingest_refused_total", "counter", "Submissions refused under overload.", [("", counts.refused)]),
-        _family("medloop_ingest_replays_total", "counter", "Repeated requests.", [("", counts.replays)]),
-        _family("medloop_ingest_write_seconds_total", "counter", "Seconds in write transactions.", [("", counts.commit_s)]),
-        _family("medloop_ingest_batch_size", "histogram", "Submissions per transaction.", _batches(dict(counts.batches))),
-        _family(
+        family("medloop_http_requests_total", "counter", "Responses by route and status.", _requests(http)),
+        family("medloop_http_request_seconds", "histogram", "Seconds until the whole response was sent.", _latency(http)),
+        family("medloop_ingest_waiting", "gauge", "Submissions waiting for the writer.", [("", writer.waiting)]),
+        family("medloop_ingest_refused_total", "counter", "Submissions refused under overload.", [("", counts.refused)]),
+        family("medloop_ingest_replays_total", "counter", "Repeated requests.", [("", counts.replays)]),
+        family("medloop_ingest_write_seconds_total", "counter", "Seconds in write transactions.", [("", counts.commit_s)]),
+        family("medloop_ingest_batch_size", "histogram", "Submissions per transaction.", _batches(dict(counts.batches))),
+        family(
             "medloop_records_total", "counter", "Records stored since the server started.",
             [(f'{{kind="{kind}"}}', n) for kind, n in sorted(dict(counts.records).items())],
         ),
-        _family("medloop_incidents_open", "gauge", "Open safety incidents.", [("", open_incidents)]),
-        _family("process_resident_memory_bytes", "gauge", "Memory in use.", [("", _memory())]),
+        family("medloop_incidents_open", "gauge", "Open safety incidents.", [("", open_incidents)]),
+        family("process_resident_memory_bytes", "gauge", "Memory in use.", [("", _memory())]),
     ]  # fmt: skip
     return "".join(parts)
 
 
-def _family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> str:
+def family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> str:
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *(f"{name}{labels} {value:.12g}" for labels, value in samples)]
     return "\n".join(lines) + "\n"
 
@@ -93,17 +93,17 @@ def _requests(http: HttpCounts) -> Iterator[tuple[str, float]]:
 
 def _latency(http: HttpCounts) -> Iterator[tuple[str, float]]:
     for route, counts in sorted(http.buckets.copy().items()):
-        yield from _histogram(SECONDS, counts, http.seconds[route], f'route="{route}",')
+        yield from histogram(SECONDS, counts, http.seconds[route], f'route="{route}",')
 
 
 def _batches(sizes: dict[int, int]) -> Iterator[tuple[str, float]]:
     counts = [0] * (len(SIZES) + 1)
     for size, count in sizes.items():
         counts[bisect.bisect_left(SIZES, size)] += count
-    yield from _histogram(SIZES, counts, sum(size * count for size, count in sizes.items()), "")
+    yield from histogram(SIZES, counts, sum(size * count for size, count in sizes.items()), "")
 
 
-def _histogram(bounds: tuple[float, ...], counts: list[int], total: float, labels: str) -> Iterator[tuple[str, float]]:
+def histogram(bounds: tuple[float, ...], counts: list[int], total: float, labels: str) -> Iterator[tuple[str, float]]:
     cumulative = 0
     for bound, count in zip((*bounds, "+Inf"), counts, strict=True):
         cumulative += count

@@ -20,15 +20,17 @@ from typing import Any
 from medloop.contracts import Message, Trace
 from medloop.contracts.assistant import PassagesFound, Route, RulesFound
 from medloop.errors import ConfigError, explain_os_errors
-from medloop.feedback.submit.live_trace import prepare_trace
+from medloop.feedback.submit.live_trace import prepare_traces
 from medloop.lexicon.language import detect_language
 from medloop.loop.assistant_guards import guard_hash, input_guards, is_emergent, output_guards
 from medloop.loop.codebook import rules_for
 from medloop.loop.experiment import chooser
 from medloop.loop.knowledge import KnowledgeSearch
 from medloop.models.codebook_prompt import HEADING
-from medloop.serve.agent.agent_loop import fenced
+from medloop.reward.detect.urgency import urgency
+from medloop.serve.agent.agent_loop import fenced, tool_part
 from medloop.serve.agent.memory import EpisodeMemory
+from medloop.serve.agent.tools import ToolCall, call_wanted, clinical_tools
 from medloop.serve.gateway.addresses import parse_networks
 from medloop.serve.gateway.answer_plan import AssistantParts
 from medloop.serve.gateway.backends import BackendAddress, BackendPool, parse_backends
@@ -73,15 +75,17 @@ class RouteCache:
 
 
 def build_prompt(
-    messages: Sequence[Message], rules: RulesFound | None, passages: PassagesFound | None
-) -> Sequence[Message]:  # fmt: skip
-    """Rules and passages at the start of the system message."""
+    messages: Sequence[Message], rules: RulesFound | None, passages: PassagesFound | None, calls: Sequence[ToolCall] = ()
+) -> Sequence[Message]:
+    """Rules, passages and results of tools at the start of the system message."""
     parts = []
     if rules is not None and rules.rules:
         parts.append("\n".join([HEADING, *(f"- {' '.join(rule.text.split())}" for rule in rules.rules)]))
+    language = "zh" if detect_language(messages[-1].content) in ("zh", "mixed") else "en"
     if passages is not None and passages.passages:
-        language = "zh" if detect_language(messages[-1].content) in ("zh", "mixed") else "en"
         parts.append(fenced(passages, language, secrets.token_hex(8)))
+    if computed := tool_part(calls, language):
+        parts.append(computed)
     if not parts:
         return messages
     own = messages[0].content if messages[0].role == "system" else ""
@@ -123,10 +127,12 @@ def erased_size(settings: Settings) -> int:
 def parts_of(store: Store, settings: Settings) -> AssistantParts:
     """What takes part in the answers of this workspace."""
     routes, memory = RouteCache(store), ErasableMemory(settings)
+    rules, documents, tools = rules_for(store), KnowledgeSearch(settings), clinical_tools(urgency=urgency)
     return AssistantParts(
         live_route=routes.get, refresh_route=routes.refresh, input_guards=input_guards(), output_guards=output_guards(),
-        guard_hash=guard_hash(), system_prompt=_system_prompt(settings), find_rules=rules_for(store),
-        find_passages=KnowledgeSearch(settings),
+        guard_hash=guard_hash(), system_prompt=_system_prompt(settings), find_rules=rules,
+        find_passages=documents, is_quick=lambda: rules.is_quick and documents.is_quick,
+        use_tools=lambda question: call_wanted(tools, question),
         build_prompt=build_prompt, choose_arm=chooser(store), challenger_route=lambda: routes.challenger, recall=memory.recall,
         remember=memory.remember, deadline_s=settings.gateway.deadline_s, most_at_once=settings.gateway.at_once,
     )  # fmt: skip
@@ -158,8 +164,8 @@ async def open_assistant(
 ) -> AsyncIterator[Gateway]:
     """The gateway of one workspace; `changes` replace parts of it."""
 
-    async def save(trace: Trace) -> None:
-        await writer.submit(prepare_trace(trace))
+    async def save(traces: Sequence[Trace]) -> None:
+        await writer.submit(prepare_traces(traces))
 
     async with AsyncExitStack() as stack:
         counts = stack.enter_context(counting(settings.workspace.logs / "trace_counts.bin"))

@@ -9,6 +9,7 @@ Texts pass the scrubber first; a correction that waits in quarantine, was erased
 training gives no rule. The audit log has the reading.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from medloop.codebook.curate import Placement, conflicts, merged, place
 from medloop.codebook.reflect import CorrectedAnswer, reflect
 from medloop.codebook.retrieve import RetrieveConfig, Retriever
 from medloop.codebook.similar import Embed
-from medloop.contracts import CodebookEntry, CodebookRule, Correction, EntryText, Feedback, FindRules, RulesFound, utc_now
+from medloop.contracts import CodebookEntry, CodebookRule, Correction, EntryText, Feedback, RulesFound, utc_now
 from medloop.contracts.rule import EntryKind
 from medloop.data.text.risk import strata_of
 from medloop.errors import InputError
@@ -34,15 +35,17 @@ from medloop.store.records.audited_read import get_audited
 from medloop.store.tables import rlhf_corrections, rlhf_feedback
 
 PURPOSE = "codebook"
+LOOK_S = 0.25  # how long a look at the codebook counts
 Reflector = Callable[[CorrectedAnswer], EntryText | None]  # a teacher's words, or None where it has none
 
 
 class RulesOfStore:
-    """FindRules over the live codebook; looks before every question whether it has changed."""
+    """FindRules over the live codebook. What this process changes counts at once, what another one changes within LOOK_S."""
 
     def __init__(self, store: Store, config: RetrieveConfig | None = None) -> None:
         self._store, self._config = store, config or RetrieveConfig()
         self._key: tuple[int, int, int] | None = None
+        self._looked, self._writes = float("-inf"), -1
         self._retriever = Retriever((), codebook.sha256_of(()), self._config)
 
     def __call__(self, question: str, /) -> RulesFound:
@@ -57,15 +60,27 @@ class RulesOfStore:
         """The system prompt of the codebook; empty where it has none."""
         return self.retriever().system
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether the next question is answered without the store, and without comparing it with a rule."""
+        return self._is_fresh() and not self._retriever.entries
+
+    def _is_fresh(self) -> bool:
+        return self._writes == self._store.writes and time.monotonic() - self._looked < LOOK_S
+
     def retriever(self) -> Retriever:
+        if self._is_fresh():
+            return self._retriever
+        looked, writes = time.monotonic(), self._store.writes  # before the look: a change during it is noticed by the next
         key = codebook.live_key(self._store)
         if key != self._key:
             current = codebook.live(self._store)
             self._retriever, self._key = Retriever(current.entries, current.sha256, self._config), key
+        self._looked, self._writes = looked, writes
         return self._retriever
 
 
-def rules_for(store: Store, config: RetrieveConfig | None = None) -> FindRules:
+def rules_for(store: Store, config: RetrieveConfig | None = None) -> RulesOfStore:
     return RulesOfStore(store, config)
 
 

@@ -39,6 +39,11 @@ class KnowledgeSearch:
     _state: tuple[tuple[str, int], ...] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether there is nothing to search."""
+        return not Library(self.settings.home).state()
+
     def index(self) -> KnowledgeIndex | None:
         """The index as the documents are now; None where there is none."""
         library = Library(self.settings.home)

@@ -61,6 +61,7 @@ class Store:
         self.head_alarm = False
         self.row_alarm = 0  # rows that do not fit, as far as the server has looked (row_watch.py)
         self.row_key: bytes | None = None
+        self.writes = 0  # transactions of this process; what was read before another one may be out of date
         self._pid = os.getpid()
         row_macs.listen(self)
 
@@ -106,6 +107,7 @@ class Store:
                     yield conn
                     row_macs.sign_updates(self, conn)
             finally:
+                self.writes += 1
                 conn.close()
 
     def checkpoint(self) -> None:

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -166,16 +168,16 @@ def trace(number: int) -> Trace:
 def test_a_full_queue_drops_and_says_so_and_a_busy_store_is_asked_again(tmp_path: Path) -> None:
     saved, busy = [], [True, True]
 
-    async def save(each: Trace) -> None:
+    async def save(traces: Sequence[Trace]) -> None:
         if busy:
             busy.pop()
             raise BusyError("no")
-        saved.append(each.trace_id)
+        saved.extend(each.trace_id for each in traces)
 
     async def run() -> None:
         with counting(tmp_path / "counts") as counts:
             async with TraceQueue(save, counts, most=5) as traces:
-                accepted = [traces.put(trace(number)) for number in range(8)]
+                accepted = [traces.put(f"t{number}", partial(trace, number)) for number in range(8)]
                 assert accepted == [True] * 5 + [False] * 3 and counts.numbers.dropped == 3
             assert sorted(saved) == [f"t{number}" for number in range(5)]
             assert (counts.numbers.accepted, counts.numbers.written, counts.numbers.pending) == (8, 5, 0)
@@ -218,7 +220,7 @@ def test_a_reader_that_leaves_ends_the_question_at_the_server(gateway_world) -> 
         connection.sendall(head.encode() + body)
         assert b"200 OK" in connection.recv(4096)
     assert world.servers[0].cancelled.wait(60)
-    assert app.state.gateway.answers == 1 and app.state.gateway.traces.counts.numbers.accepted == 1
+    assert app.state.gateway.counts.outcomes["cancelled"] == 1 and app.state.gateway.traces.counts.numbers.accepted == 1
     running.should_exit = True
     thread.join(60)
     listener.close()

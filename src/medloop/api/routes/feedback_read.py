@@ -15,7 +15,9 @@ from starlette.concurrency import run_in_threadpool
 
 from medloop.api import metrics
 from medloop.api.deps import check_rate, store_of, writer_of
+from medloop.api.gateway_metrics import render_gateway
 from medloop.api.policy import OWN_ONLY, Caller, NotFoundError, allow
+from medloop.api.routes.chat import gateway_of
 from medloop.api.routes.feedback import REFUSED
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference
 from medloop.feedback import listing
@@ -160,4 +162,5 @@ async def metrics_page(request: Request, caller: MetricsReader) -> Response:
     """Metrics of this server in Prometheus' text format."""
     counts = await run_in_threadpool(incident_rows.count_incidents, store_of(request))
     text = metrics.render(request.app.state.http_counts, writer_of(request), open_incidents=counts.open)
+    text += render_gateway(gateway_of(request))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")

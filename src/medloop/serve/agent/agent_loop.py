@@ -93,12 +93,18 @@ def compose_prompt(
     parts = []
     if passages is not None and passages.passages:
         parts.append(fenced(passages, language, fence or secrets.token_hex(8)))
-    if lines := tool_lines(calls, language):
-        parts.append("\n".join([WORDS[language][1], *(f"- {line}" for line in lines)]))
+    if computed := tool_part(calls, language):
+        parts.append(computed)
     if not parts:
         return tuple(messages)
     own, rest = (messages[0].content, messages[1:]) if messages[0].role == "system" else ("", messages)
     return (Message(role="system", content="\n\n".join(part for part in (own, *parts) if part)), *rest)
+
+
+def tool_part(calls: Sequence[ToolCall], language: str) -> str:
+    """What a prompt is told of the calls; empty where there is nothing to tell."""
+    lines = tool_lines(calls, language)
+    return "\n".join([WORDS[language][1], *(f"- {line}" for line in lines)]) if lines else ""
 
 
 def fenced(passages: PassagesFound, language: str, fence: str) -> str:

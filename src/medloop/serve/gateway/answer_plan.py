@@ -19,12 +19,16 @@ from medloop.contracts.assistant import (
     Route,
     RulesFound,
 )
+from medloop.serve.agent.tools import ToolCall
 from medloop.serve.gateway.chat_request import ChatRequest
+from medloop.serve.gateway.gateway_counts import OnAnswer
 from medloop.serve.gateway.guards import NamedInputGuard, NamedOutputGuard
 from medloop.serve.gateway.notices import notices
 
 Json = dict[str, Any]
-BuildPrompt = Callable[[Sequence[Message], RulesFound | None, PassagesFound | None], Sequence[Message]]
+BuildPrompt = Callable[
+    [Sequence[Message], RulesFound | None, PassagesFound | None, Sequence[ToolCall]], Sequence[Message]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,11 +51,14 @@ class AssistantParts:
     system_prompt: str = ""
     find_rules: FindRules | None = None
     find_passages: FindPassages | None = None
+    is_quick: Callable[[], bool] | None = None  # whether rules and passages are found at once, so that no thread is needed
+    use_tools: Callable[[str], Sequence[ToolCall]] | None = None
     build_prompt: BuildPrompt | None = None
     choose_arm: ChooseArm | None = None
     challenger_route: Callable[[], Route | None] | None = None
     recall: Callable[[str], Sequence[Message]] | None = None
     remember: Callable[[str, str | None, Sequence[Message]], None] | None = None
+    on_answer: OnAnswer | None = None
     deadline_s: float = 300.0
     most_at_once: int = 128
 
@@ -72,8 +79,15 @@ class AnswerPlan:
     rules: RulesFound | None = None
     passages: PassagesFound | None = None
     arm: str | None = None
+    calls: tuple[ToolCall, ...] = ()
     created: int = field(default_factory=lambda: int(time.time()))
     started: float = field(default_factory=time.monotonic)
+    opening_s: float = 0.0  # that the first word of a stream took
+
+    @property
+    def wanted(self) -> str | None:
+        """The name of the model to ask for; None where no route is live."""
+        return self.route.served_name if self.route else None
 
     @property
     def question(self) -> str:
@@ -118,7 +132,8 @@ def about(plan: AnswerPlan, ids: AnswerIds, acts: Sequence[GuardAct], error: str
         "guards": [{"guard": act.guard, "finding": act.finding} for act in every],
         "citations": [_citation(number, passage) for number, passage in enumerate(_passages(plan), 1)],
     }  # fmt: skip
-    return found | ({"error": error} if error else {})
+    used = [{"tool": call.tool, "ok": call.error is None} for call in plan.calls]
+    return found | ({"tools": used} if used else {}) | ({"error": error} if error else {})
 
 
 def without_refused(messages: tuple[Message, ...]) -> tuple[Message, ...]:

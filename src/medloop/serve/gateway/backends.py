@@ -2,6 +2,7 @@
 
     async with BackendPool(parse_backends("http://127.0.0.1:8001 http://127.0.0.1:8002"), ...) as pool:
         reply = await pool.complete(name, payload)              # `name`: the model that the live route names, or None
+        reply = await pool.complete(name, payload, spare=True)  # the fallback instead of the replicas
         async with pool.stream(name, payload) as reply: ...     # `reply.deltas`, the first of them is there already
 
 A request goes to the replica with the fewest requests. One that fails before its first byte is followed by another one; after
@@ -158,18 +159,22 @@ class BackendPool:
             backend.succeeded()
         backend.was_seen = True
 
-    async def complete(self, wanted: str | None, payload: Json) -> BackendReply[Json]:
+    @property
+    def has_fallback(self) -> bool:
+        return any(backend.is_fallback for backend in self.backends)
+
+    async def complete(self, wanted: str | None, payload: Json, *, spare: bool = False) -> BackendReply[Json]:
         """The whole answer of the first server that gives one; the last BackendFailure if none does."""
 
         async def ask(backend: Backend, body: bytes) -> Json:
             return await backend.server.complete(body)
 
-        reply = await self._ask_in_turn(wanted, payload, ask)
+        reply = await self._ask_in_turn(wanted, payload, ask, spare)
         reply.backend.in_flight -= 1
         return reply
 
     @asynccontextmanager
-    async def stream(self, wanted: str | None, payload: Json) -> AsyncIterator[BackendReply[Deltas]]:
+    async def stream(self, wanted: str | None, payload: Json, *, spare: bool = False) -> AsyncIterator[BackendReply[Deltas]]:
         """Pieces of an answer; when this is entered the first piece is there, so another server could still be asked before."""
 
         async def ask(backend: Backend, body: bytes) -> Deltas:
@@ -183,7 +188,7 @@ class BackendPool:
                 raise
             return _with_first(backend, first, deltas)
 
-        reply = await self._ask_in_turn(wanted, {**payload, "stream": True}, ask)
+        reply = await self._ask_in_turn(wanted, {**payload, "stream": True}, ask, spare)
         try:
             async with aclosing(reply.answer):
                 yield reply
@@ -191,11 +196,11 @@ class BackendPool:
             reply.backend.in_flight -= 1
 
     async def _ask_in_turn(
-        self, wanted: str | None, payload: Json, ask: Callable[[Backend, bytes], Awaitable[T]]
+        self, wanted: str | None, payload: Json, ask: Callable[[Backend, bytes], Awaitable[T]], spare: bool
     ) -> BackendReply[T]:
         last = BackendFailure("unreachable", "no model server is set up")
         attempts = 0
-        for backend in await self._in_order(wanted):
+        for backend in await self._in_order(wanted, spare):
             if (name := backend.name_for(wanted)) is None:
                 await self.look_at(backend)  # it may have been busy, or loading, at the last look
                 name = backend.name_for(wanted)
@@ -223,20 +228,22 @@ class BackendPool:
                 return BackendReply(backend, name, answer, attempts)
         raise last
 
-    async def _in_order(self, wanted: str | None) -> list[Backend]:
-        """Replicas before the fallback; those with the model and few requests first. Paused ones only if no other lives."""
-        if unknown := [backend for backend in self.backends if not backend.was_seen]:
+    async def _in_order(self, wanted: str | None, spare: bool) -> list[Backend]:
+        """Those with the model and few requests first. Paused ones only if no other lives, and no fallback either."""
+        backends = [backend for backend in self.backends if backend.is_fallback == spare]
+        if unknown := [backend for backend in backends if not backend.was_seen]:
             await asyncio.gather(*map(self.look_at, unknown))
         self._turn += 1
-        turn = {id(backend): (number + self._turn) % len(self.backends) for number, backend in enumerate(self.backends)}
+        turn = {id(backend): (number + self._turn) % len(backends) for number, backend in enumerate(backends)}
 
         def rank(backend: Backend) -> tuple[Any, ...]:
-            lacks = wanted is not None and not backend.is_fallback and bool(backend.models) and wanted not in backend.models
-            return (backend.is_fallback, lacks, backend.in_flight, turn[id(backend)])
+            lacks = wanted is not None and not spare and bool(backend.models) and wanted not in backend.models
+            return (lacks, backend.in_flight, turn[id(backend)])
 
-        ordered = sorted(self.backends, key=rank)
+        ordered = sorted(backends, key=rank)
         live = [backend for backend in ordered if not backend.is_open]
-        return live or ordered
+        has_other = not spare and any(backend.is_fallback and not backend.is_open for backend in self.backends)
+        return live if live or has_other else ordered
 
 
 async def _with_first(backend: Backend, first: Delta, rest: Deltas) -> Deltas:
