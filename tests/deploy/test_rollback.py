@@ -9,12 +9,14 @@ from deploy_world import add_versions, artifact_of, live_version, name_of, promo
 
 from medloop.contracts import Incident, utc_now
 from medloop.deploy.alarms import AnswerCounts, LiveReadings, alarms
+from medloop.deploy.copies import copy_problem
 from medloop.deploy.protocol import DeployFailedError
 from medloop.errors import InputError
 from medloop.loop.deploy import DeployRefusedError, deploy_alias
 from medloop.loop.live_watch import LiveWatch
 from medloop.loop.rollback import clear_block, roll_back
 from medloop.sections import DeploySettings
+from medloop.store.files.artifacts import MANIFEST, new_artifact
 from medloop.store.integrity import verify_store
 from medloop.store.records import crud, registry
 from medloop.store.records.deploy_events import block_of, events
@@ -184,6 +186,23 @@ def test_changed_bytes_are_told_once_and_never_loaded(store, fleet, doubles, sec
     assert second_live not in doubles[0].adapters
     told = [event for event in events(store, kinds=("problem",)) if "were changed" in event.reason]
     assert len(told) == 1
+
+
+def test_a_copy_whose_manifest_was_written_anew_with_its_bytes_is_told_and_never_loaded(
+    store, fleet, doubles, second_live: str
+) -> None:
+    folder = fleet.folder / second_live
+    shutil.copytree(folder, folder.with_name("other"))
+    shutil.rmtree(folder)
+    with new_artifact(folder) as new:
+        for path in folder.with_name("other").iterdir():
+            if path.name not in (MANIFEST, "adapter_config.json"):
+                shutil.copy(path, new)
+        (new / "adapter_config.json").write_text('{"peft_type": "EVIL"}\n', encoding="utf-8")
+    assert copy_problem(folder) is None  # by itself it is whole
+    doubles[0].restart()
+    problems = LiveWatch(fleet).check().servers.problems
+    assert any("other bytes than the registry" in problem for problem in problems) and second_live not in doubles[0].adapters
 
 
 def test_a_server_that_reports_another_folder_is_told_once(store, fleet, doubles, second_live: str) -> None:

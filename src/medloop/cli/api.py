@@ -16,6 +16,7 @@ from medloop.cli import ui
 from medloop.cli.users import keys_app
 from medloop.contracts import ModelRef
 from medloop.errors import ConfigError, MissingExtraError
+from medloop.loop.model_servers import with_own
 from medloop.models import require_packages
 from medloop.models.find import resolve_chat_model
 from medloop.serve.gateway.backends import BackendAddress
@@ -80,9 +81,7 @@ def serve(
     _first_admin(settings)
     with ExitStack() as stack:
         backends = [stack.enter_context(_model_child(with_model, settings).running())] if with_model else []
-        if backends and not settings.deploy.replicas:  # the watch beside the API gives the server the version that is live
-            deploy = settings.deploy.model_copy(update={"replicas": backends[0].url})
-            settings = settings.model_copy(update={"deploy": deploy})
+        settings = with_own(settings, backends)  # the watch beside the API gives the server the version that is live
         _serve(settings, listener, names, slots=slots, limits=RequestLimits(rate, in_flight), backends=backends)
 
 

@@ -52,20 +52,20 @@ def make_copy(folder: Path, record: ModelVersion, source: Path) -> ServedCopy:
         if not served.folder.exists():
             restore_copy(served.folder, record, source)
             return served
-        if copy_problem(served.folder) is None and _has_bytes_of(served.folder, record, source):
+        if copy_problem(served.folder) is None and difference(served.folder, record, source) is None:
             return served
     raise AssertionError("a thousand damaged copies of one version")
 
 
-def _has_bytes_of(folder: Path, record: ModelVersion, source: Path) -> bool:
-    """Whether a copy has the registered bytes; its own manifest may have been written anew together with its files."""
+def difference(folder: Path, record: ModelVersion, source: Path) -> str | None:
+    """How a copy differs from the registered bytes; its own manifest may have been written anew together with its files."""
     try:
-        registered = read_manifest(source)
-        return registered.sha256 == record.artifact and fingerprint_of(read_manifest(folder).hashes) == fingerprint_of(
-            registered.hashes
-        )
-    except MedloopError:
-        return False
+        registered, copied = read_manifest(source), read_manifest(folder)
+    except MedloopError as error:
+        return f"It cannot be compared with the registered bytes: {error.what}."
+    if registered.sha256 != record.artifact:
+        return "It cannot be compared with the registered bytes: their folder was changed, too."
+    return None if fingerprint_of(copied.hashes) == fingerprint_of(registered.hashes) else "It has other bytes than the registry."
 
 
 def restore_copy(target: Path, record: ModelVersion, source: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from medloop.contracts import utc_now
 from medloop.contracts.assistant import Route
 from medloop.contracts.deploy import DeployEvent, DeployKind, ReplicaState
-from medloop.deploy.copies import copy_problem, restore_copy
+from medloop.deploy.copies import copy_problem, difference, restore_copy
 from medloop.deploy.protocol import ARMS, Fleet, delete_old, strays, unload_strays
 from medloop.deploy.server import Server, ServerDownError, ServerRefusedError, observe
 from medloop.errors import BusyError, MedloopError
@@ -75,13 +75,18 @@ class Reconciler:
                 self._copy_again(folder, route.model, route.version)
             except MedloopError as error:
                 return False, self._tell(route, f"Its copy is gone and cannot be made again: {error.what}.")
-        if problem := copy_problem(folder):
+        if problem := copy_problem(folder) or self._difference(folder, route.model, route.version):
             return False, self._tell(route, f"The bytes of its copy were changed: {problem}")
         if served is None:
             return self._load(server, route)
         if served.sha256 is not None and served.sha256 != fingerprint(folder):
             return False, self._tell(route, "The server has other bytes under this name.", server.url)
         return False, ""
+
+    def _difference(self, folder: Path, model: str, version: int) -> str | None:
+        """Whether a copy has the registered bytes: files and manifest of a copy may have been written anew together."""
+        stored = registry.get_version(self.fleet.store, model, version)
+        return difference(folder, stored.record, self.fleet.store.settings.home / stored.path)
 
     def _copy_again(self, folder: Path, model: str, version: int) -> None:
         stored = registry.get_version(self.fleet.store, model, version)

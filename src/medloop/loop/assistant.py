@@ -26,18 +26,17 @@ from medloop.loop.assistant_guards import guard_hash, input_guards, is_emergent,
 from medloop.loop.codebook import rules_for
 from medloop.loop.experiment import chooser
 from medloop.loop.knowledge import KnowledgeSearch
+from medloop.loop.model_servers import backend_pool
 from medloop.models.codebook_prompt import HEADING
 from medloop.reward.detect.urgency import urgency
 from medloop.serve.agent.agent_loop import fenced, tool_part
 from medloop.serve.agent.memory import EpisodeMemory
 from medloop.serve.agent.tools import ToolCall, call_wanted, clinical_tools
-from medloop.serve.gateway.addresses import parse_networks
 from medloop.serve.gateway.answer_plan import AssistantParts
-from medloop.serve.gateway.backends import BackendAddress, BackendPool, parse_backends
+from medloop.serve.gateway.backends import BackendAddress
 from medloop.serve.gateway.gateway import Gateway
 from medloop.serve.gateway.trace_counts import counting
 from medloop.serve.gateway.trace_queue import TraceQueue
-from medloop.serve.gateway.wire import WireTimeouts
 from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.records.group_commit import GroupCommitWriter
@@ -146,16 +145,6 @@ def _system_prompt(settings: Settings) -> str:
     if not text or len(text) > LONGEST_PROMPT:
         raise ConfigError(f"gateway.prompt_file: {path} is empty or over {LONGEST_PROMPT} characters", "Name a shorter text file")
     return text
-
-
-def backend_pool(settings: Settings, own: Sequence[BackendAddress] = ()) -> BackendPool:
-    """The model servers of the settings, after those that this process started itself."""
-    section = settings.gateway
-    networks = parse_networks(section.allowed_networks)
-    replicas = (*own, *parse_backends(section.backends or settings.deploy.replicas, networks))
-    fallbacks = parse_backends(section.fallback, networks)
-    timeouts = WireTimeouts(read_s=section.timeout_s)
-    return BackendPool(replicas, fallbacks, key=section.key.get_secret_value(), networks=networks, timeouts=timeouts)
 
 
 @asynccontextmanager

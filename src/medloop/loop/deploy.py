@@ -22,6 +22,7 @@ from medloop.deploy.protocol import Deployment, Fleet, Target
 from medloop.deploy.server import HttpServer, ServedAnswer, observe
 from medloop.errors import ConfigError, InputError, ResultError
 from medloop.loop.assistant_guards import emergency_guard
+from medloop.loop.model_servers import check_servers
 from medloop.privacy.phi.reason import checked_reason
 from medloop.reward.answer_text import split_answer
 from medloop.reward.disposition import disposition
@@ -58,6 +59,7 @@ def open_fleet(store: Store, *, judge: JudgeAnswer | None = None) -> Iterator[Fl
     settings = store.settings.deploy
     if not settings.urls:
         raise ConfigError("No model server is known", NO_REPLICAS)
+    check_servers(store.settings)
     with ExitStack() as stack:
         servers = [HttpServer(url, key=settings.key.get_secret_value()) for url in settings.urls]
         for server in servers:

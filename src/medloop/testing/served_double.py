@@ -3,6 +3,7 @@
     with ServerDouble() as server:
         server.faults.append("refuse_load")        # of the next load; see FAULTS
         server.bad.add("med-assistant-v2-…")       # this version tells emergencies to rest at home
+        server.statuses["med-assistant-v2-…"] = 500   # of its answers; slow["…"] = 0.3: they take this many seconds
         server.restart()                           # on the same port; it has forgotten its adapters
         server.kill()                              # refuses connections until restart()
 
@@ -66,6 +67,8 @@ class ServerDouble:
         self.base, self.slow_s = base, slow_s
         self.faults: list[str] = []
         self.bad: set[str] = set()
+        self.statuses: dict[str, int] = {}
+        self.slow: dict[str, float] = {}
         self.texts: dict[str, str] = {}  # answers of a version, whatever was asked
         self.adapters: dict[str, str] = {}
         self.roots: dict[str, str] = {}  # what it says where an adapter came from, if not the truth
@@ -146,6 +149,9 @@ class ServerDouble:
             if folder is None and name != self.base:
                 return 404, _error("NotFoundError", 404)
             self.log.append((name, folder is None or Path(folder).is_dir()))
+        time.sleep(self.slow.get(name, 0.0))
+        if name in self.statuses:
+            return self.statuses[name], _error("Scripted", self.statuses[name])
         language = "zh" if detect_language(body["messages"][-1]["content"]) == "zh" else "en"
         text = self.texts.get(name) or (BAD if name in self.bad else GOOD)[language]
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}

@@ -120,6 +120,11 @@ def fenced(passages: PassagesFound, language: str, fence: str) -> str:
     return "\n".join([WORDS[language][0].format(fence=fence), f"=== {fence} ===", *lines, f"=== {fence} ==="])
 
 
+def quoted(text: str) -> str:
+    """A text as data: one JSON string that it cannot leave."""
+    return defused(json.dumps(text, ensure_ascii=False))
+
+
 def defused(text: str) -> str:
     """Without what chat formats are made of: `<`, `>` and `[INST]` as JSON escapes, so that no template reads them as its own."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("[/", "\\u005b/").replace("[INST", "\\u005bINST")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from medloop.contracts.chat import Message
 from medloop.lexicon.findings import named_findings
 from medloop.lexicon.language import detect_language
+from medloop.serve.agent.agent_loop import quoted
 
 RECENT_CHARACTERS = 6_000
 SUMMARY_CHARACTERS = 1_500  # beside dangerous sentences, which are all kept up to DANGER_CHARACTERS
@@ -27,7 +28,7 @@ EPISODES = 2_000
 LIFETIME_S = 3_600.0
 SENTENCES = 200  # that are read one by one, of the messages that are dropped at once; a text is read as a whole besides
 _SENTENCE = re.compile(r"[^.!?。！？；;\n]+[.!?。！？；;\n]*")
-_LEAD = {"en": "Earlier in this conversation the user said: ", "zh": "用户在本次对话中早先说过："}
+_LEAD = {"en": "Quoted from earlier in this conversation, said by the user: ", "zh": "以下引自本次对话，用户早先说过："}
 _HEARD = {"en": "Understood.", "zh": "好的，我记下了。"}
 Danger = Callable[[str], bool]
 Summarise = Callable[[str], str]
@@ -50,7 +51,7 @@ class Remembered:
             return self.recent
         language = "zh" if detect_language(told) in ("zh", "mixed") else "en"
         lead = (
-            Message(role="user", content=_LEAD[language] + told), Message(role="assistant", content=_HEARD[language])
+            Message(role="user", content=_LEAD[language] + quoted(told)), Message(role="assistant", content=_HEARD[language])
         )  # fmt: skip
         return (*lead, *self.recent)
 
