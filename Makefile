@@ -1,5 +1,5 @@
 # make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
-# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | playground-env | test-playground | vllm-env | test-vllm | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
+# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | playground-env | test-playground | vllm-env | test-vllm | label-studio-env | test-label-studio | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 # The suite starts hundreds of processes. Without bytecode each of them, and pytest itself, compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients playground-env test-playground vllm-env test-vllm lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
+.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients playground-env test-playground vllm-env test-vllm label-studio-env test-label-studio lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
@@ -102,6 +102,22 @@ $(VLLM)/.ready: requirements-vllm.txt
 # The contract of the model servers, and swaps under load, against a real vLLM on the loopback interface.
 test-vllm: setup vllm-env
 	@OMP_NUM_THREADS=1 VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m pytest -m vllm -s
+
+# Label Studio in its own environment (about 800 MB): its packages clash with ours. Five of them exist as source archives alone.
+LABEL_STUDIO := .venv-label-studio
+
+label-studio-env: $(LABEL_STUDIO)/.ready
+
+$(LABEL_STUDIO)/.ready: requirements-label-studio.txt requirements-label-studio-sources.txt
+	@test -x $(LABEL_STUDIO)/bin/python || $(PYTHON) -m venv $(LABEL_STUDIO)
+	@echo "Installing Label Studio into $(LABEL_STUDIO) (a few minutes) ..."
+	@$(LABEL_STUDIO)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements-label-studio.txt
+	@$(LABEL_STUDIO)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --no-build-isolation -r requirements-label-studio-sources.txt
+	@touch $@
+
+# The round trip with a real server on the loopback interface: push, annotate there, pull.
+test-label-studio: setup label-studio-env
+	@OMP_NUM_THREADS=1 LABEL_STUDIO_PYTHON=$(CURDIR)/$(LABEL_STUDIO)/bin/python $(BIN)/python -m pytest -m label_studio tests/annotate
 
 # Gradio in its own environment, for 'medloop playground'.
 PLAYGROUND := .venv-playground

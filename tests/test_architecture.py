@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent / "src/medloop"
 # Lower ranks never import higher ones; stages share a rank and never import one another.
 RANKS = [
     {"errors", "patterns"},
-    {"bootstrap", "contracts", "diagram", "isolation", "knobs", "plots", "sections", "settings"},
+    {"bootstrap", "contracts", "diagram", "isolation", "knobs", "plots", "sections", "service", "settings"},
     {"lexicon", "store", "models", "privacy"},
     {
         *{

@@ -156,6 +156,30 @@ class LangfuseSettings(Section):
     )
 
 
+class LabelStudioSettings(Section):
+    """Of the exchange with Label Studio: tasks out, annotations back."""
+
+    url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s@]+)?$",
+        description="Address of Label Studio, such as https://labels.example.org; https unless it is this machine. "
+        "LABEL_STUDIO_URL sets it too.",
+    )
+    token: SecretStr = Field(
+        SecretStr(""),
+        description="Token of a user there: a personal access token or, where its organisation allows them, a legacy token. "
+        "LABEL_STUDIO_API_KEY sets it too.",
+    )
+    project: str = Field(
+        "medloop", min_length=1, max_length=40, description="Begins the titles of the projects that are made there."
+    )
+    raters: str = Field(
+        "",
+        pattern=r"^(\s*[^\s,=]+=[^\s,=]+\s*(,|$))*$",
+        description="Who annotates there and which user that is here, as EMAIL=USER, EMAIL=USER; what others annotate waits.",
+    )
+
+
 class TelemetrySettings(Section):
     """Of traces and feedback as OpenTelemetry spans."""
 

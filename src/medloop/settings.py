@@ -27,6 +27,7 @@ from medloop.sections import (
     Device,
     EvaluateSettings,
     GatewaySettings,
+    LabelStudioSettings,
     LangfuseSettings,
     Networks,
     RagasSettings,
@@ -46,7 +47,8 @@ ENV_PREFIX = "MEDLOOP_"
 FOREIGN_VARIABLES = {
     "reward.device": "REWARD_DEVICE", "teacher.key": "DEEPSEEK_API_KEY", "registry.token": "MLFLOW_TRACKING_TOKEN",
     "langfuse.url": "LANGFUSE_BASE_URL", "langfuse.public_key": "LANGFUSE_PUBLIC_KEY",
-    "langfuse.secret_key": "LANGFUSE_SECRET_KEY",
+    "langfuse.secret_key": "LANGFUSE_SECRET_KEY", "label_studio.url": "LABEL_STUDIO_URL",
+    "label_studio.token": "LABEL_STUDIO_API_KEY",
 }  # fmt: skip
 
 
@@ -136,6 +138,7 @@ class Settings(Section):
     privacy: PrivacySettings = PrivacySettings()
     registry: RegistrySettings = RegistrySettings()
     langfuse: LangfuseSettings = LangfuseSettings()
+    label_studio: LabelStudioSettings = LabelStudioSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     deploy: DeploySettings = DeploySettings()
     jobs: JobSettings = JobSettings()

@@ -93,10 +93,14 @@ def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> No
     [harness] = [line for line in installs if "$(LM_EVAL)" in line]  # likewise, for one comparison
     pins = next(line for line in makefile.splitlines() if line.startswith("LM_EVAL")).partition("=")[2].split()
     assert all("==" in pin for pin in pins if pin != ":=")
-    environments = ("$(CLIENTS)", "$(VLLM)", "$(PLAYGROUND)")  # likewise, by hash
-    own = [line for line in installs if any(name in line for name in environments)]
-    assert all("--require-hashes --no-deps --only-binary :all: -r requirements-" in line for line in own) and len(own) == 3
-    installs = [line for line in installs if line not in (ragas, harness, *own)]
+    [sources] = [line for line in installs if "-sources.txt" in line]  # what Label Studio needs and has no wheel
+    assert "--require-hashes --no-deps --no-build-isolation -r requirements-label-studio-sources.txt" in sources
+    archives = lock.read_lock((ROOT / "requirements-label-studio-sources.txt").read_text(encoding="utf-8"))
+    assert len(archives) == 5 and all(hashes for _, hashes in archives.values())
+    environments = ("$(CLIENTS)", "$(VLLM)", "$(PLAYGROUND)", "$(LABEL_STUDIO)")  # likewise, by hash
+    own = [line for line in installs if any(name in line for name in environments) and line != sources]
+    assert all("--require-hashes --no-deps --only-binary :all: -r requirements-" in line for line in own) and len(own) == 4
+    installs = [line for line in installs if line not in (ragas, harness, sources, *own)]
     assert len(installs) == 6 and "--require-hashes --no-deps --only-binary :all:" in installs[1]
     assert all("$(LOCKED) -r requirements" in line for line in installs[2:5])
     assert installs[5].strip() == "@$(PIP) --no-deps --no-build-isolation -e ."

@@ -20,11 +20,11 @@ from medloop.privacy import consent
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erasure.contracts import ErasureRequest
 from medloop.sections import TelemetrySettings
+from medloop.service import ServiceError
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud, quarantine
 from medloop.telemetry.genai_spans import otel_trace_id
-from medloop.telemetry.service import ServiceError
 from medloop.testing.langfuse_server import LangfuseServer
 
 QUESTION = "I have had a cough for two weeks."

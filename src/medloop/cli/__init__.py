@@ -24,6 +24,7 @@ COMMANDS = {
     "config": ("workspace", "Show the settings and where each value comes from."),
     "data": ("data", "Import, clean, split and describe data; build datasets from feedback."),
     "feedback": ("feedback", "Feedback metrics, the review queue, and the retrain trigger."),
+    "annotate": ("annotate", "Send answers to annotators in Label Studio, and read their annotations."),
     "incidents": ("incidents", "List and read safety incidents; close them with a second person."),
     "quarantine": ("quarantine", "Review records that may still identify a person."),
     "consent": ("consent", "Grant, withdraw and show consent by subject and purpose."),

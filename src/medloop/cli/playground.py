@@ -11,7 +11,7 @@ import typer
 from medloop.cli import ui
 from medloop.errors import ConfigError
 from medloop.isolation import isolated
-from medloop.telemetry.service import check_address
+from medloop.service import check_address
 
 PAGE = Path(__file__).parents[1] / "client/playground/page.py"
 KEY = "MEDLOOP_PLAYGROUND_KEY"

@@ -16,9 +16,9 @@ from medloop.contracts import Feedback, Trace
 from medloop.contracts.base import iso_utc
 from medloop.errors import ConfigError
 from medloop.sections import LangfuseSettings, TelemetrySettings
+from medloop.service import Service, check_address
 from medloop.telemetry.genai_spans import ExchangeTexts, export_request, feedback_span, otel_trace_id, trace_span
 from medloop.telemetry.langfuse_api import LangfuseApi, open_langfuse
-from medloop.telemetry.service import Service, check_address
 
 SCORE_NAME = "user-feedback"
 

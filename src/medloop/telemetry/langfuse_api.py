@@ -21,7 +21,7 @@ from urllib.parse import quote
 from medloop.contracts.base import iso_utc
 from medloop.errors import ConfigError
 from medloop.sections import LangfuseSettings
-from medloop.telemetry.service import Params, Service, ServiceError, check_address
+from medloop.service import Params, Service, ServiceError, check_address
 
 FIELDS = "core,basic,io,metadata,model,usage,trace_context"
 SCORE_FIELDS = "details,subject,annotation"

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from medloop.contracts.base import iso_utc
+from medloop.service import ServiceError
 from medloop.telemetry.langfuse_api import ExpiredCursorError, LangfusePage
-from medloop.telemetry.service import ServiceError
 
 WINDOW = timedelta(days=7)
 REPEATS = 5  # of one page, or of one window whose cursor expired

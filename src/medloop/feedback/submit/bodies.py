@@ -183,6 +183,7 @@ class CorrectionBody(_RatingBody):
         }
     )
 
+    correction_id: SafeName | None = Field(None, description="Your id of this record; sent again, it is stored once.")
     golden: BodyText
     prompt: BodyText | None = None
     original: BodyText | None = None

@@ -107,6 +107,8 @@ def _check_axes(store: Store, body: SubmissionBody) -> None:
 def _given_id(body: SubmissionBody) -> str | None:
     if isinstance(body, FeedbackBody):
         return body.feedback_id
+    if isinstance(body, CorrectionBody):
+        return body.correction_id
     return body.preference_id if isinstance(body, PreferenceBody) else None
 
 
@@ -255,7 +257,8 @@ class _RecordBuilder:
             return [preference]
         if isinstance(body, CorrectionBody):
             texts = self.corrected_exchange(body) | {"golden": body.golden, "reason": body.reason}
-            return [Correction.model_validate(self.shared_values(body) | texts | {"feedback_id": body.feedback_id})]
+            own_id = {"correction_id": body.correction_id} if body.correction_id is not None else {}
+            return [Correction.model_validate(self.shared_values(body) | texts | own_id | {"feedback_id": body.feedback_id})]
         feedback = self.feedback(body)
         return [feedback, *self.golden_correction(body, feedback)]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, insert, or_, select, update
 
-from medloop.contracts import Contract, Correction, Feedback, Trace
+from medloop.contracts import Contract, Correction, Feedback, Preference, Trace
 from medloop.store import audit, tables
 from medloop.store.db import Store
 from medloop.store.records import crud, quarantine
@@ -95,7 +95,9 @@ def traces_with_doubts(store: Store, ids: Iterable[str]) -> dict[str, HeldTrace]
     return traces
 
 
-def versions_of(store: Store, kind: type[Feedback] | type[Correction], bases: Iterable[str]) -> dict[str, list[Any]]:
+def versions_of(
+    store: Store, kind: type[Feedback] | type[Correction] | type[Preference], bases: Iterable[str]
+) -> dict[str, list[Any]]:  # fmt: skip
     """The records `base`, `base.2`, `base.3` of each base, oldest first."""
     table, versions = crud.TABLES[kind], dict[str, list[Any]]()
     with store.read() as conn:

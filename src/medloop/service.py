@@ -85,23 +85,25 @@ class Service:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._http.close()
 
-    def get(self, path: str, params: Params) -> Any:
-        return self._request("GET", path, params=list(params))
+    def get(self, path: str, params: Params, headers: Mapping[str, str] | None = None) -> Any:
+        return self._request("GET", path, params=list(params), headers=dict(headers or {}))
 
-    def post(self, path: str, content: bytes, headers: Mapping[str, str]) -> Any:
-        return self._request("POST", path, content=content, headers=dict(headers))
+    def post(self, path: str, content: bytes, headers: Mapping[str, str], *, attempts: int | None = None) -> Any:
+        """`attempts=1` where doing it twice would do harm: the caller finds out what has arrived."""
+        return self._request("POST", path, attempts=attempts, content=content, headers=dict(headers))
 
-    def delete(self, path: str, value: Any) -> Any:
+    def delete(self, path: str, value: Any, headers: Mapping[str, str] | None = None) -> Any:
         content = json.dumps(value).encode()
-        return self._request("DELETE", path, content=content, headers={"content-type": "application/json"})
+        return self._request("DELETE", path, content=content, headers={"content-type": "application/json", **(headers or {})})
 
-    def _request(self, method: str, path: str, **given: Any) -> Any:
-        for attempt in range(self.attempts):
+    def _request(self, method: str, path: str, *, attempts: int | None = None, **given: Any) -> Any:
+        attempts = attempts or self.attempts
+        for attempt in range(attempts):
             result = self._attempt(method, path, given)
             if not result.problem:
                 return result.answer
             wait = result.wait_s if result.wait_s is not None else self._backoff(attempt)
-            if attempt + 1 == self.attempts or wait > LONGEST_WAIT_S:
+            if attempt + 1 == attempts or wait > LONGEST_WAIT_S:
                 break
             self.retries += 1
             self.sleep(wait)
@@ -133,12 +135,14 @@ class Service:
 
     def _refusal(self, status: int) -> ServiceError:
         if status in (401, 403):
-            return ServiceError(f"{self.name} refused the keys ({status})", "Check the keys of the project", status)
+            return ServiceError(f"{self.name} refused the keys ({status})", "Check its keys or its token", status)
         if status == 404:
             return ServiceError(f"{self.name} does not know this address (404)", "Check the address and its version", status)
         if status < 400:
             return ServiceError(f"{self.name} redirects elsewhere ({status})", "Set the address it redirects to", status)
-        return ServiceError(f"{self.name} refused the request ({status})", "See docs/stages/langfuse.md for the versions", status)
+        return ServiceError(
+            f"{self.name} refused the request ({status})", "See docs/stages/ for the versions it must have", status
+        )
 
 
 def _read(response: httpx.Response) -> bytes | None:
