@@ -37,7 +37,7 @@ from medloop.service import ServiceError
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.db import Store, open_store
-from medloop.store.records import crud, review_queue, users
+from medloop.store.records import annotation_tasks, crud, review_queue, users
 from medloop.testing.label_studio_server import REFRESH, LabelStudioServer
 
 
@@ -226,11 +226,15 @@ def test_identifiers_and_texts_of_people_who_withdrew_do_not_leave(desk: Desk) -
     desk.negatives(3)
     consent.record(desk.store, f"sub_{0:032x}", ("training",), text_version="2026-01", actor="t", granted=False)
     named = QueueContent(prompt=(Message(role="user", content="I am John Smith, phone 415-555-0100."),), answers=("Wait.",))
-    item = QueueItem(kind="correct", content=named, priority=0.9, reasons={"thumbs_down": 1.0}, raters=1)
-    review_queue.add_items(desk.store, [item], actor="t")
+    doubtful = QueueContent(prompt=(Message(role="user", content="مرحبا محمد كيف حالك"),), answers=("Wait.",))
+    items = [
+        QueueItem(kind="correct", content=content, priority=0.9, reasons={"thumbs_down": 1.0}, raters=1)
+        for content in (named, doubtful)
+    ]
+    review_queue.add_items(desk.store, items, actor="t")
     counts = desk.push()
     sent = json.dumps(list(desk.server.tasks.values()))
-    assert counts.refused_consent == 1 and counts.pushed + counts.held == 3
+    assert (counts.refused_consent, counts.held, counts.pushed) == (1, 1, 3)
     assert "Smith" not in sent and "0100" not in sent and "sub_" not in sent
 
 
@@ -243,6 +247,7 @@ def test_erasure_reaches_what_came_back_and_deletes_the_task_there(desk: Desk) -
     [correction] = desk.all(Correction)
     erase_records(desk.store, ErasureRequest(records=(correction.trace_id,), reason="asked for it"), actor="t")
     assert desk.all(Correction) == [] and annotation_status(desk.settings(), desk.store).projects[0].to_delete == 1
+    assert annotation_tasks.count_tasks(desk.store) == {"sent": 3, "to_delete": 1}
     desk.server.locked_tasks = {first}
     assert desk.pull().not_deleted == 1  # said, and tried again the next time
     desk.server.locked_tasks = set()

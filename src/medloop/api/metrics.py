@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import resource
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from medloop.store.records.group_commit import GroupCommitWriter
@@ -60,7 +60,7 @@ class HttpCounts:
         self.seconds[route] = self.seconds.get(route, 0.0) + seconds
 
 
-def render(http: HttpCounts, writer: GroupCommitWriter, *, open_incidents: int) -> str:
+def render(http: HttpCounts, writer: GroupCommitWriter, *, open_incidents: int, annotation: Mapping[str, int]) -> str:
     """The text that GET /metrics returns."""
     counts = writer.counts
     parts = [
@@ -76,6 +76,10 @@ def render(http: HttpCounts, writer: GroupCommitWriter, *, open_incidents: int) 
             [(f'{{kind="{kind}"}}', n) for kind, n in sorted(dict(counts.records).items())],
         ),
         family("medloop_incidents_open", "gauge", "Open safety incidents.", [("", open_incidents)]),
+        family(
+            "medloop_annotation_tasks", "gauge", "Tasks in Label Studio, and those that must still be deleted there.",
+            [(f'{{state="{state}"}}', n) for state, n in sorted(annotation.items())],
+        ),
         family("process_resident_memory_bytes", "gauge", "Memory in use.", [("", _memory())]),
     ]  # fmt: skip
     return "".join(parts)

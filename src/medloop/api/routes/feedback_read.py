@@ -23,7 +23,7 @@ from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Prefer
 from medloop.feedback import listing
 from medloop.feedback.listing import CorrectionFilter, FeedbackFilter, PreferenceFilter, Reader, RecordFilter
 from medloop.feedback.submit.bodies import Id
-from medloop.store.records import incident_rows
+from medloop.store.records import annotation_tasks, incident_rows
 from medloop.store.records.write_request import NewRows, WriteRequest
 
 router = APIRouter(prefix="/api/v1/rlhf", tags=["feedback"])
@@ -161,6 +161,7 @@ async def export(request: Request, caller: RecordReader, query: Annotated[Export
 async def metrics_page(request: Request, caller: MetricsReader) -> Response:
     """Metrics of this server in Prometheus' text format."""
     counts = await run_in_threadpool(incident_rows.count_incidents, store_of(request))
-    text = metrics.render(request.app.state.http_counts, writer_of(request), open_incidents=counts.open)
+    tasks = await run_in_threadpool(annotation_tasks.count_tasks, store_of(request))
+    text = metrics.render(request.app.state.http_counts, writer_of(request), open_incidents=counts.open, annotation=tasks)
     text += render_gateway(gateway_of(request))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select
+from sqlalchemy import Connection, Row, func, insert, select
 
 from medloop.contracts import AuditEvent
 from medloop.contracts.queue import QueueContent
@@ -112,6 +112,16 @@ def take_seat(store: Store, item_id: str, rater: str, *, shown_first: str | None
             state = {"state": "held", "until": now, "timestamp": now, "shown_first": shown_first, "adjudicates": False}
             conn.execute(insert(turns).values(item_id=item_id, rater=rater, **state))
             audit.append(conn, AuditEvent(actor=rater, action="queue_items.read", subject=item_id))
+
+
+def count_tasks(store: Store) -> dict[str, int]:
+    """Tasks at all destinations, and those of them that must be deleted there; for the metrics."""
+    own = (sent_records.c.kind == KIND, sent_records.c.remote_id != NOT_FOR_IT)
+    names = select(sent_records.c.destination).where(*own).distinct()
+    with store.read() as conn:
+        sent = int(conn.execute(select(func.count()).select_from(sent_records).where(*own)).scalar_one())
+        destinations = list(conn.execute(names).scalars())
+    return {"sent": sent, "to_delete": sum(len(gone(store, name)) for name in destinations)}
 
 
 def gone(store: Store, destination: str) -> dict[str, str]:
