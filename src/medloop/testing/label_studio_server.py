@@ -161,7 +161,7 @@ class LabelStudioServer:
 
 
 def _handler(server: LabelStudioServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class LabelStudioHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.0"  # one request a connection: nothing stays open
 
         def do_GET(self) -> None:
@@ -207,7 +207,7 @@ def _handler(server: LabelStudioServer) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *args: Any) -> None:
             """Nothing: a log line has the address of a task."""
 
-    return Handler
+    return LabelStudioHandler
 
 
 STATUS = {"unauthorized": 401, "rate": 429, "error_500": 500}
