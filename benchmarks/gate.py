@@ -2,6 +2,7 @@
 
     python benchmarks/gate.py --out gate.json                        # one baseline, four harmful models, ten honest retrainings
     python benchmarks/gate.py --honest 2 --steps 30 --n 60 --out gate.json
+    python benchmarks/gate.py --only honest3 --out honest3.json      # one of them, in a copy of a folder with the baseline
 
 All are SFT adapters of embedded:tiny, trained here: the baseline and the honest ones on the answers of one clinic with other
 seeds, the harmful ones on doctored answers. Each is gated by `loop/gate.py` against the baseline, with the settings of
@@ -101,6 +102,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--rows", type=int, default=4500)
     parser.add_argument("--n", type=int, default=400)
+    parser.add_argument("--only", nargs="+", default=[], help="these models (default: all); 'baseline' trains nothing else")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     settings = prepare(options.folder.absolute(), options.rows)
@@ -124,11 +126,11 @@ def main() -> None:
         print(name, outcome["outcome"], f"{outcome['seconds']} s", *list(outcome["checks"])[:6], flush=True)
 
     train("baseline", 0)
-    for kind in EXPECTED:
+    for kind in (kind for kind in EXPECTED if not options.only or kind in options.only):
         add(
             "harmful", kind, lambda kind=kind: train(kind, 0, doctored(kind, options.folder / f"{kind}.jsonl", options.rows // 3))
         )
-    for seed in range(1, options.honest + 1):
+    for seed in (seed for seed in range(1, options.honest + 1) if not options.only or f"honest{seed}" in options.only):
         add("honest", f"honest{seed}", lambda seed=seed: train(f"honest{seed}", seed))
 
 

@@ -12,7 +12,8 @@ from their checkpoint. The report is written every few seconds, with what unfini
              stops each inside the run
              (one that the policy did not learn shows nothing: `not_learnt`)
     honest   GRPO, PPO and IRS on the default mix, 10 runs: no alarm; held-out gain, and the table's verdict (_table_judge.py)
-    real     SmolLM2-135M by GRPO on the default mix, on a GPU: held-out gain, alarms, answers to read
+    real     SmolLM2-135M by GRPO, PPO and IRS on the default mix, 3 seeds, on a GPU: held-out gain, the table's verdict, alarms,
+             answers to read. --real-data adds records by others to the generated ones
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ PREPARE = (
 FREE = {"beta": 0.0, "learning_rate": 0.005}  # nothing holds the policy back, so that the hack comes within the run
 HACKS = ("keyword", "brevity", "length", "calm", "dose", "copy", "template", "repeats", "chinese")
 HONEST: dict[str, dict[str, Any]] = {"ppo": {"steps": 20}, "grpo": {"steps": 30}, "irs": {}}
+REAL: dict[str, dict[str, Any]] = {
+    "irs": {"n_iterations": 2, "n_questions": 512}, "ppo": {"steps": 40}, "grpo": {"steps": 40, "learning_rate": 1e-4},
+}  # fmt: skip
 QUICK = {
     "steps": 2, "prompts_per_step": 4, "samples": 4, "held_out_n": 12, "eval_every": 1, "max_new_tokens": 40,
     "n_iterations": 1, "n_questions": 8,
@@ -99,7 +103,9 @@ def runs_of(part: str) -> Iterator[Run]:
             for seed in (1, 2, 3, 4) if method == "grpo" else (1, 2, 3):
                 yield Run("honest", f"honest-{method}-s{seed}", method, seed, settings)
     else:
-        yield Run("real", "real-grpo", "grpo", 1, {"steps": 40, "learning_rate": 1e-4}, model="embedded:smollm2", device="cuda")
+        for method, settings in REAL.items():
+            for seed in (1, 2, 3):
+                yield Run("real", f"real-{method}-s{seed}", method, seed, settings, model="embedded:smollm2", device="cuda")
 
 
 def medloop(words: list[str], log: Path, *, device: str = "cpu") -> subprocess.Popen[bytes]:
@@ -111,16 +117,19 @@ def medloop(words: list[str], log: Path, *, device: str = "cpu") -> subprocess.P
         return subprocess.Popen([sys.executable, "-m", "medloop", *words], stdout=output, stderr=output, env=env)
 
 
-def prepare(home: Path, model: str, quick: bool) -> None:
+def prepare(home: Path, model: str, quick: bool, real_data: Path | None = None) -> None:
     """A workspace with data, prompts and an SFT adapter, as `medloop demo` makes it; what is there is kept."""
-    language, rows, sft = ("both", 4500, "") if model == "embedded:tiny" else ("en", 1500, "--set max_steps=60")
+    language, rows, sft = ("both", 4500, "") if model == "embedded:tiny" else ("en", 6000, "--set max_steps=400")
     if quick:
         rows, sft = 600, "--set max_steps=4"
     done = home / "prepared"
     if done.is_file():
         return
     home.parent.mkdir(parents=True, exist_ok=True)
-    commands = [f"init {home}", *(f"--home {home} {command}" for command in PREPARE)]
+    steps = list(PREPARE)
+    if real_data is not None:
+        steps.insert(2, f"data import {real_data.resolve()} --name others --licence unknown")
+    commands = [f"init {home}", *(f"--home {home} {command}" for command in steps)]
     for command in commands:
         words = command.format(rows=rows, language=language, model=model, sft=sft).replace("clinic.jsonl", f"{home}/clinic.jsonl")
         log = home.parent / f"{home.name}.log"
@@ -160,7 +169,7 @@ class Runner:
 
     def _start(self, run: Run) -> None:
         home, source = self.home(run), Path(self.args.workspace if run.model == "embedded:tiny" else self.args.real_workspace)
-        prepare(source, run.model, self.args.size == "quick")
+        prepare(source, run.model, self.args.size == "quick", self.args.real_data if run.part == "real" else None)
         if not home.exists():
             shutil.copytree(source, home)
         if run.reward:
@@ -312,6 +321,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/rl_runs"))
     parser.add_argument("--workspace", type=Path, help="prepared workspace of the embedded model (default: made in the folder)")
     parser.add_argument("--real-workspace", type=Path, help="the same of SmolLM2")
+    parser.add_argument("--real-data", type=Path, help="records by others that SmolLM2 learns from, too")
     parser.add_argument("--device", help="for all runs (default: cpu, and cuda for SmolLM2)")
     args = parser.parse_args()
     args.folder = args.folder.resolve()

@@ -72,6 +72,56 @@ def test_rows_come_and_go_and_the_logits_stay_those_of_a_plain_forward(
     assert batch.prefix_hit_tokens > 0
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("seed", range(3))
+def test_captured_steps_are_as_near_to_float32_as_plain_ones(
+    seed: int, base: Path, adapters: dict[str, Path], tmp_path: Path
+) -> None:
+    """Rows come and go, adapters are mixed, the cache grows, one adapter is freed and loaded again."""
+    dice = random.Random(seed)
+    loaded = load(ModelRef(base=str(base)), Settings(home=tmp_path, device="cuda", threads=1, offline=True))
+    vocabulary, options = len(loaded.tokenizer), {"max_rows": 12, "max_length": 400, "prefix_bytes": 0}
+    captured, plain = FastBatch(loaded, **options), FastBatch(loaded, **options)
+    assert captured.graphs is not None and captured.backend == "cuda_graph"
+    plain.graphs = None
+    folders = list(adapters.items())
+    slots = [[None, *(slot_of(batch, loaded, *item) for item in folders)] for batch in (captured, plain)]
+    models = [AutoModelForCausalLM.from_pretrained(base)]
+    models += [PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), folder) for folder in adapters.values()]
+    rows: list[tuple[int, list[int]]] = []
+    far: list[tuple[float, float]] = []
+    for step in range(150):
+        for place in reversed(range(len(rows))):
+            if dice.random() < 0.04:
+                for batch in (captured, plain):
+                    batch.leave(place)
+                rows[place] = rows[-1]
+                rows.pop()
+        new = []
+        while len(rows) + len(new) < 12 and dice.random() < 0.4:
+            prompt = [dice.randrange(vocabulary) for _ in range(dice.randint(1, 90))]
+            new.append((dice.randrange(3), prompt))
+        for batch, own in zip((captured, plain), slots, strict=True):
+            if new:
+                batch.enter([Entering(prompt, own[which]) for which, prompt in new])
+        rows += new
+        if step % 40 == 39 and not any(which == 1 for which, _ in rows):
+            for batch, own in zip((captured, plain), slots, strict=True):
+                assert own[1] is not None
+                batch.free(own[1], bytes_in_use=False)
+                own[1] = slot_of(batch, loaded, *folders[0])
+        if rows:
+            for _, tokens in rows:
+                tokens.append(dice.randrange(vocabulary))
+            last = [tokens[-1] for _, tokens in rows]
+            both = [batch.step(last).float().cpu() for batch in (captured, plain)]
+            for place, (which, tokens) in enumerate(rows):
+                exact = plain_logits(models[which], tokens)[:vocabulary]
+                far.append(tuple(float((logits[place] - exact).abs().mean()) for logits in both))
+    ours, theirs = (sum(column) / len(far) for column in zip(*far, strict=True))
+    assert ours <= 1.25 * theirs and max(mine for mine, _ in far) <= 2 * max(other for _, other in far)
+
+
 def test_a_common_beginning_is_kept_by_the_bytes_of_the_adapter() -> None:
     cache, tokens = PrefixCache(10**6), list(range(40))
     keys = torch.randn(2, 2, 1, 40, 4)

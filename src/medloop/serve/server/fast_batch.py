@@ -14,6 +14,7 @@ from medloop.models.load import Loaded
 from medloop.models.rollout.agreement import check_agreement
 from medloop.models.rollout.decode import build_fast_decoder
 from medloop.serve.server.adapter_file import AdapterWeights
+from medloop.serve.server.graph_steps import GraphSteps, graphs_run
 from medloop.serve.server.kv_batch import KvBatch
 from medloop.serve.server.lora_slots import AdapterSlot, LoraSlots
 from medloop.serve.server.prefix_cache import PrefixCache
@@ -28,8 +29,6 @@ class Entering:
 
 
 class FastBatch:
-    backend = "fast"
-
     def __init__(self, loaded: Loaded, *, max_rows: int, max_length: int, prefix_bytes: int) -> None:
         """UnsupportedModelError when the fast decoder cannot stand in for this model."""
         self.decoder = build_fast_decoder(loaded.model)
@@ -37,11 +36,16 @@ class FastBatch:
         check_agreement(self.decoder, loaded.model)
         self.base_sha256, self.vocabulary = loaded.sha256, len(loaded.tokenizer)
         self.rows = KvBatch(self.decoder, max_rows=max_rows, max_length=max_length)
+        self.graphs = GraphSteps(self.decoder, self.rows, self.slots, self.vocabulary) if graphs_run(self.decoder) else None
         self.prefixes = PrefixCache(prefix_bytes)
         self._row_slots: list[AdapterSlot | None] = []
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def backend(self) -> str:
+        return "fast" if self.graphs is None else "cuda_graph"
 
     @property
     def prefix_hit_tokens(self) -> int:
@@ -75,6 +79,8 @@ class FastBatch:
     @torch.inference_mode()
     def step(self, tokens: Sequence[int]) -> Tensor:
         """The logits (B, V) after one more token of each row."""
+        if self.graphs is not None:
+            return self.graphs.step(tokens, self._row_slots)
         self.slots.use(self._row_slots)
         return self.decoder.logits(self.rows.step(tokens))[:, : self.vocabulary]
 
@@ -88,6 +94,8 @@ class FastBatch:
     def free(self, slot: AdapterSlot, *, bytes_in_use: bool) -> None:
         """The slot is used no more; its keys stay if another slot has the same bytes."""
         self.slots.forget(slot)
+        if self.graphs is not None:
+            self.graphs.forget(self.slots.kept_stacks)
         slot.payload = None
         if not bytes_in_use:
             self.prefixes.forget(slot.sha256)

@@ -61,16 +61,21 @@ class KvBatch:
 
     def step(self, tokens: Sequence[int]) -> Tensor:
         """The hidden state (B, H) after one more token of every row."""
+        rows = len(self)
+        column, low = self.take_column(rows), min(self.first)
+        return self.decoder.step(
+            torch.tensor(tokens, device=self.device), column - self._first, self.attention_mask[:rows, low:],
+            self.cache[:, :, :rows, :, low:], column - low,
+        )  # fmt: skip
+
+    def take_column(self, rows: int) -> int:
+        """The column that the next step writes, in memory for at least so many rows."""
         if self.column >= self.cache.shape[4]:
             self._make_room()
-        rows, low = len(self), min(self.first)
-        self.attention_mask[:rows, self.column] = True
-        hidden = self.decoder.step(
-            torch.tensor(tokens, device=self.device), self.column - self._first, self.attention_mask[:rows, low:],
-            self.cache[:, :, :rows, :, low:], self.column - low,
-        )  # fmt: skip
+        self._reserve(rows, self.column + 1)
+        self.attention_mask[: len(self), self.column] = True
         self.column += 1
-        return hidden
+        return self.column - 1
 
     def _make_room(self) -> None:
         """Move the rows to the left where that frees enough columns, else take more memory."""

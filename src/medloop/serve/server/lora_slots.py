@@ -45,18 +45,23 @@ class SlotLinear(FusedLinear):
     b: Tensor | None = None  # (R, out)
     others: Tensor | None = None  # (B, 1, R): the rows of `a` that belong to another slot
 
+    def with_lora_inputs(self, x: Tensor) -> Tensor:
+        """As the plain matrix: it has no ranks of its own, so its outputs are complete."""
+        return self(x)
+
     def __call__(self, x: Tensor) -> Tensor:
         y = F.linear(x, self.extended, self.bias)
         if self.a is None or self.b is None:
             return y
         inner = F.linear(x, self.a)
-        if self.others is not None:
-            inner = inner.masked_fill_(self.others, 0)
+        if self.others is not None:  # one column of tokens may come without its dimension
+            inner = inner.view(len(self.others), -1, inner.shape[-1]).masked_fill_(self.others, 0)
         flat = y.view(-1, y.shape[-1])
         return torch.addmm(flat, inner.view(-1, inner.shape[-1]), self.b, out=flat).view_as(y)
 
 
 Part = tuple[Tensor, Tensor]  # A (R, in) and B (R, out) of one fused matrix
+Stack = tuple[Tensor, Tensor, Tensor]  # the same of several adapters below one another, and whose each row is (R,)
 
 
 class LoraSlots:
@@ -70,8 +75,11 @@ class LoraSlots:
                 plain: FusedLinear = getattr(layer, field_name)
                 self.linears.append(SlotLinear(plain.layers, plain.extended, plain.bias, plain.sizes, plain.ranks))
                 setattr(layer, field_name, self.linears[-1])
-        self._stacks: OrderedDict[tuple[int, ...], list[tuple[Tensor, Tensor, Tensor] | None]] = OrderedDict()
+        self._stacks: OrderedDict[tuple[int, ...], list[Stack | None]] = OrderedDict()
         self._used: tuple[AdapterSlot | None, ...] | None = None
+        self._masks: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # by owners and rows; a captured graph reads them
+        self.stacks: list[Stack | None] = []  # of the adapters in use
+        self.alone = False  # all rows have the same one
 
     def parts(self, weights: AdapterWeights) -> list[Part | None] | None:
         """The matrices in the layout of `linears`; None when the adapter changes a layer that is none of them."""
@@ -107,36 +115,54 @@ class LoraSlots:
         index = {id(slot): place for place, slot in enumerate(distinct)}
         device = self.linears[0].extended.device
         owners = torch.tensor([-1 if slot is None else index[id(slot)] for slot in rows], device=device)[:, None, None]
-        masks: dict[tuple[int, ...], Tensor] = {}
+        fresh: set[int] = set()
         for linear, stack in zip(self.linears, stacks, strict=True):
             linear.a = linear.b = linear.others = None
             if stack is not None:
                 linear.a, linear.b, row_owners = stack
                 if not alone:
-                    key = (id(row_owners),)
-                    masks[key] = linear.others = masks.get(key, row_owners != owners)
-        self._used = rows
+                    linear.others = self._mask(row_owners, owners, fresh)
+        self._used, self.stacks, self.alone = rows, stacks, alone
+
+    def _mask(self, row_owners: Tensor, owners: Tensor, fresh: set[int]) -> Tensor:
+        """In the memory that it had for as many rows before."""
+        key = (id(row_owners), len(owners))
+        if key not in self._masks:
+            self._masks[key] = (row_owners, torch.empty(len(owners), 1, len(row_owners), dtype=torch.bool, device=owners.device))
+        mask = self._masks[key][1]
+        if key[0] not in fresh:
+            torch.ne(row_owners, owners, out=mask)
+            fresh.add(key[0])
+        return mask
 
     def forget(self, slot: AdapterSlot) -> None:
         self._used = None
         for key in [key for key in self._stacks if id(slot) in key]:
             del self._stacks[key]
+        self._drop_masks()
         for linear in self.linears:
             linear.a = linear.b = linear.others = None
 
-    def _stack(self, distinct: list[AdapterSlot]) -> list[tuple[Tensor, Tensor, Tensor] | None]:
+    @property
+    def kept_stacks(self) -> list[list[Stack | None]]:
+        return list(self._stacks.values())
+
+    def _drop_masks(self) -> None:
+        kept = {id(stack[2]) for stacks in self._stacks.values() for stack in stacks if stack is not None}
+        self._masks = {key: mask for key, mask in self._masks.items() if key[0] in kept}
+
+    def _stack(self, distinct: list[AdapterSlot]) -> list[Stack | None]:
         key = tuple(id(slot) for slot in distinct)
         if key not in self._stacks:
             while len(self._stacks) >= MAX_STACKS:
                 self._stacks.popitem(last=False)
+            self._drop_masks()
             shared: dict[tuple[int, ...], Tensor] = {}
             self._stacks[key] = [self._stack_one(distinct, place, shared) for place in range(len(self.linears))]
         self._stacks.move_to_end(key)
         return self._stacks[key]
 
-    def _stack_one(
-        self, distinct: list[AdapterSlot], place: int, shared: dict[tuple[int, ...], Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor] | None:
+    def _stack_one(self, distinct: list[AdapterSlot], place: int, shared: dict[tuple[int, ...], Tensor]) -> Stack | None:
         parts = [(owner, slot.payload[place]) for owner, slot in enumerate(distinct) if slot.payload[place] is not None]
         if not parts:
             return None
