@@ -72,7 +72,7 @@ def test_rows_come_and_go_and_the_logits_stay_those_of_a_plain_forward(
     assert batch.prefix_hit_tokens > 0
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.gpu
 @pytest.mark.parametrize("seed", range(3))
 def test_captured_steps_are_as_near_to_float32_as_plain_ones(
     seed: int, base: Path, adapters: dict[str, Path], tmp_path: Path
