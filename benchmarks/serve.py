@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -106,17 +106,20 @@ def at_once(work: list[Callable[[], None]]) -> float:
 
 
 def served(url: str, rows: list[list[int]], tokens: int, models: list[str], rounds: int) -> float:
-    """Tokens per second of clients that each ask `rounds` times."""
+    """Tokens per second of clients that each ask `rounds` times. They are connected before: that takes a client, not the server."""
 
-    def client(index: int) -> Callable[[], None]:
+    def client(http: httpx.Client, index: int) -> Callable[[], None]:
         def work() -> None:
-            with httpx.Client(timeout=600) as http:
-                for _ in range(rounds):
-                    complete(http, url, models[index % len(models)], rows[index], tokens)
+            for _ in range(rounds):
+                complete(http, url, models[index % len(models)], rows[index], tokens)
 
         return work
 
-    return len(rows) * tokens * rounds / at_once([client(index) for index in range(len(rows))])
+    with ExitStack() as stack:
+        clients = [stack.enter_context(httpx.Client(timeout=600)) for _ in rows]
+        for http in clients:
+            http.get(f"{url}/health")
+        return len(rows) * tokens * rounds / at_once([client(http, index) for index, http in enumerate(clients)])
 
 
 def late_client(url: str, rows: list[list[int]], tokens: int, trials: int) -> dict[str, float]:

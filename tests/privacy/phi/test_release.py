@@ -92,3 +92,12 @@ def test_every_other_way_out_asks_for_an_assessment() -> None:
         if re.search(r"\bscrub(?:ber)?\w*\.scrub\(|\(\)\.scrub\(|cached\.scrub\(", path.read_text(encoding="utf-8"))
     }
     assert {path for path in calls if not path.startswith(("privacy/phi/", "teacher/"))} <= ASSESSED_BEFORE
+
+
+def test_a_doubt_just_below_the_border_is_rounded_before_it_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.7996 was held for its rounded value and had no reason to tell: a training run on real answers ended in an IndexError."""
+    monkeypatch.setattr("medloop.privacy.phi.scrub._doubts", lambda *_: [(0.7996, "a number of unknown kind")])
+    assessment = Scrubber().assess("plain text")
+    assert assessment.quarantined and assessment.reasons == ("a number of unknown kind",)
+    with pytest.raises(Unscrubbable):
+        Scrubber().release("plain text")

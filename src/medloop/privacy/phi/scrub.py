@@ -94,9 +94,12 @@ class Scrubber:
             cleaned, spans = self._clean(text)
         except Unscrubbable as problem:
             return Assessment("", (), 1.0, (problem.kind,))
-        doubts = sorted(_doubts(self._last, self._hides, self._says_name), reverse=True)
+        found = _doubts(self._last, self._hides, self._says_name)
+        doubts = sorted(
+            ((round(doubt, 3), reason) for doubt, reason in found), reverse=True
+        )  # rounded once, for all that reads it
         strong = tuple(reason for doubt, reason in doubts if doubt >= QUARANTINE)
-        return Assessment(cleaned, tuple(spans), round(doubts[0][0], 3) if doubts else 0.0, strong)
+        return Assessment(cleaned, tuple(spans), doubts[0][0] if doubts else 0.0, strong)
 
     def _clean(self, text: str) -> tuple[str, list[PhiSpan]]:
         """Scrub until nothing more is found: a placeholder can reveal what stands beside it."""

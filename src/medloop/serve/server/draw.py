@@ -36,7 +36,8 @@ def draw(logits: Tensor, params: Sequence[SamplingParams], streams: Sequence[ran
     """(B, V) -> a token for every row. The same seed gives the same tokens, whatever the row is batched with."""
     logits = logits.float()
     highest, greedy = logits.max(-1)
-    tokens, finite = greedy.tolist(), [math.isfinite(value) for value in highest.tolist()]
+    best = torch.stack([highest.double(), greedy.double()]).tolist()  # one copy: a GPU waits for each
+    tokens, finite = [int(token) for token in best[1]], [math.isfinite(value) for value in best[0]]
     sampled = [row for row, how in enumerate(params) if not how.greedy and finite[row]]
     if sampled:
         for row, token in zip(sampled, _sample(logits, sampled, params, streams), strict=True):

@@ -48,7 +48,6 @@ class GraphSteps:
         self._steps: dict[int, FusedStep] = {}  # by their number of rows
         self._captured: OrderedDict[tuple[int, int, bool], CapturedStep] = OrderedDict()
         self._cache: Tensor | None = None  # the one that the graphs write
-        self._pool: Any = None
 
     def step(self, tokens: Sequence[int], row_slots: Sequence[AdapterSlot | None]) -> Tensor:
         """The logits (B, V) after one more token of each row; they hold until the next step."""
@@ -97,10 +96,10 @@ class GraphSteps:
                 self._logits(size)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
+        shared = next((captured.graph.pool() for captured in self._captured.values()), None)  # gone with its last graph
         # thread_local: another thread may be copying a new adapter to the card.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=shared, capture_error_mode="thread_local"):
             logits = self._logits(size)
-        self._pool = self._pool or graph.pool()
         return CapturedStep(graph, logits, self.slots.stacks)
 
     def _logits(self, size: int) -> Tensor:
