@@ -106,7 +106,7 @@ def at_once(work: list[Callable[[], None]]) -> float:
 
 
 def served(url: str, rows: list[list[int]], tokens: int, models: list[str], rounds: int) -> float:
-    """Tokens per second of clients that each ask `rounds` times. They are connected before: that takes a client, not the server."""
+    """Tokens per second of clients that each ask `rounds` times. They are connected before."""
 
     def client(http: httpx.Client, index: int) -> Callable[[], None]:
         def work() -> None:
