@@ -10,14 +10,18 @@ Every number is the best of the rounds, as processor time and as wall time: othe
     mix          the default mix scores all answers in one call: rules, gates, weights and reasons
     alone        every answer has its own question; "in groups of 8", eight answers share one; "zh" and "en" are the halves of
                  "alone" by language
-    urgency      questions per second of the urgency detector alone, without the encoder
+    urgency      questions per second of the urgency detector alone, without the encoder: one at a time, and many in one call, as
+                 `medloop reward detect` reads a file
     adversarial  keyword stuffing, repeated words, brackets, denials everywhere, words that nearly match, one sign drawn out,
                  think tags in think tags, a few words behind a chain of thought, and nothing but phrases of the lexicon in
                  chain and answer
+    long         the same kinds of text with 4,000 and with 16,000 characters: the cost may grow with the length, so up to four
+                 times (six are allowed: a cold start and other work on the machine are in it)
     plain regex  the baseline: one alternation of every phrase in the lexicon, no negation, no doses, no reasons
 
 `compiled` says whether the modules came from `make compile`; run it once with and once without. The targets are 2,000 answers/s,
-5,000 questions/s and adversarial text at no more than twice the cost; `met` says whether this run reached them.
+5,000 questions/s, adversarial text at no more than twice the cost, and cost in proportion to the length; `met` says whether this
+run reached them.
 """
 
 from __future__ import annotations
@@ -42,12 +46,13 @@ from medloop.contracts import Rule, Sample
 from medloop.embedded.corpus import generate
 from medloop.lexicon import scan
 from medloop.lexicon.load import load_lexicon
-from medloop.reward.detect.urgency import urgency
+from medloop.reward.detect.urgency import detector, urgency
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.rules import RULES
 
 SIZE = 300  # characters
 TARGET_PER_SECOND, URGENCY_PER_SECOND, MAX_ADVERSARIAL_COST = 2000, 5000, 2.0
+LONG, MAX_GROWTH = (4_000, 16_000), 6.0  # characters; times the cost for four times the length
 BASELINE_ANSWERS = 4  # the baseline takes a tenth of a second for one
 Pair = tuple[str, str]
 
@@ -115,6 +120,32 @@ def score_all(pairs: Sequence[Pair]) -> None:
 def ask_urgency(pairs: Sequence[Pair]) -> None:
     for question, _ in pairs:
         urgency(question)
+
+
+def read_urgency(pairs: Sequence[Pair]) -> None:
+    detector().read([question for question, _ in pairs])
+
+
+def long_texts(size: int) -> dict[str, list[Pair]]:
+    """One answer of this size of every adversarial kind, and the same as a question."""
+    texts = adversarial([("My chest hurts and I feel sick.", "x" * size)])
+    for language, joint in (("zh", "，"), ("en", " ")):  # as many phrases of the lexicon as the size takes
+        phrases = [phrase for phrase in all_phrases() if phrase.isascii() == (language == "en")]
+        random.Random(1).shuffle(phrases)
+        texts[f"lexicon {language}"] = [("My chest hurts.", (joint.join(phrases) + joint)[:size])]
+    asked = {f"{name}, asked": [(answer, "Call a doctor now.") for _, answer in pairs] for name, pairs in texts.items()}
+    return texts | asked
+
+
+def growth() -> dict[str, float]:
+    """How many times as long the longer text of each kind takes; the least of three different texts, because texts are cached."""
+    score_all([pair for pairs in long_texts(LONG[0]).values() for pair in pairs])  # compiles every expression
+    cost: dict[str, list[float]] = {}
+    for size in LONG:
+        for name, pairs in long_texts(size).items():
+            texts = [[(f"{n} {question}", f"{n} {answer}")] for n in range(3) for question, answer in pairs]
+            cost.setdefault(name, []).append(min(microseconds(score_all, text, 1)[0] for text in texts))
+    return {name: round(long / short, 1) for name, (short, long) in cost.items()}
 
 
 def score_one(rule: Rule, pairs: Sequence[Pair]) -> None:
@@ -185,11 +216,13 @@ def measure(count: int, rounds: int) -> dict[str, Any]:
     samples = {"alone": pairs, "in groups of 8": [(pairs[n - n % 8][0], answer) for n, (_, answer) in enumerate(pairs)]}
     rules = {name: per_second(score_all, sample, rounds) for name, sample in samples.items()}
     by_language = {"zh": pairs[::2], "en": pairs[1::2]}
-    questions = per_second(ask_urgency, list(dict(pairs).items()), rounds)
+    asked = list(dict(pairs).items())
+    questions = {"one at a time": per_second(ask_urgency, asked, rounds), "in one call": per_second(read_urgency, asked, rounds)}
     few = pairs[: max(20, count // 4)]
     normal = microseconds(score_all, few, rounds)[0]
     hard = {name: microseconds(score_all, sample, 2)[0] for name, sample in adversarial(few).items()}
     worst = max(hard.values()) / normal
+    longer = growth()
     baseline = microseconds(plain_regex(), pairs[:BASELINE_ANSWERS], 1)[0]
     return {
         "machine": platform.platform(),
@@ -208,11 +241,13 @@ def measure(count: int, rounds: int) -> dict[str, Any]:
         "microseconds_of_a_rule_alone": {name: microseconds(partial(score_one, rule), few, 2)[0] for name, rule in RULES.items()},
         "adversarial_microseconds": hard,
         "adversarial_cost": round(worst, 2),
+        "cost_of_four_times_the_length": longer,
         "times_faster_than_plain_regex": round(baseline * rules["alone"]["cpu"] / 1e6, 1),
         "met": {
             "2,000 answers/s": {name: speed["cpu"] >= TARGET_PER_SECOND for name, speed in rules.items()},
-            "5,000 questions/s": questions["cpu"] >= URGENCY_PER_SECOND,
+            "5,000 questions/s": {name: speed["cpu"] >= URGENCY_PER_SECOND for name, speed in questions.items()},
             "adversarial at most twice": worst <= MAX_ADVERSARIAL_COST,
+            "cost in proportion to the length": max(longer.values()) <= MAX_GROWTH,
         },
     }
 

@@ -15,6 +15,8 @@ from medloop.cli import app
 from medloop.contracts.detect import Act
 from medloop.loop.workspace import init_workspace
 from medloop.reward.detect.acts import acts
+from medloop.reward.detect.doses import MAX_DOSES
+from medloop.reward.detect.polarity import REACH, polarity
 
 ROOT = Path(__file__).parent.parent.parent
 MEDICINES = ("your tablets", "the warfarin", "your blood pressure pills", "his insulin", "prednisolone")
@@ -148,3 +150,20 @@ def test_training_gives_the_same_files(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "tools/train_acts.py", "--out", tmp_path], check=True, capture_output=True)
     for name in ("en.npz", "zh.npz"):
         assert (tmp_path / name).read_bytes() == (ROOT / "src/medloop/assets/acts" / name).read_bytes()
+
+
+def test_a_sentence_of_nothing_but_doses_has_only_so_many() -> None:
+    given = [act for act in acts("Take ibuprofen " + "400 mg twice a day and " * 3000) if act.kind == "gives_dose"]
+    assert 0 < len(given) <= MAX_DOSES
+
+
+def test_words_far_away_in_a_text_without_full_stops_say_nothing_about_an_act() -> None:
+    near, far = "they said " * 5, "they said " * (REACH // 9)
+    sentence = "do not " + far + "stop your tablets"
+    start = sentence.index("stop")
+    assert polarity("do not stop your tablets", 7, 24, "stops_medicine") == "negated"
+    assert polarity(sentence, start, len(sentence), "stops_medicine") == polarity(
+        near * 70 + sentence[start:], len(near) * 70, len(near) * 70 + 17, "stops_medicine"
+    )
+    cut = sentence[start - REACH :]
+    assert polarity(sentence, start, len(sentence), "stops_medicine") == polarity(cut, REACH, len(cut), "stops_medicine")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from medloop.contracts.detect import Urgency
 from medloop.errors import InputError, ModelError
 from medloop.loop.workspace import init_workspace
 from medloop.reward.detect.encoder_head import load_layers
-from medloop.reward.detect.ngrams import buckets, load_ngrams, quantized, save_ngrams
+from medloop.reward.detect.ngrams import buckets, buckets_of, load_ngrams, quantized, save_ngrams
 from medloop.reward.detect.urgency import ASSETS, detector, urgency
 from medloop.reward.detect.vitals import find_numbers
 
@@ -265,3 +266,20 @@ def test_folds_of_the_corpus_are_read_by_models_that_did_not_see_them_and_nothin
     sizes = [int(line.split(" presentations")[0].rsplit(" ", 1)[1]) for line in (fold_1, fold_2, whole)]
     assert min(sizes) > 0 and sizes[0] + sizes[1] == sizes[2] == 8
     assert "/16 " in whole and "unknown" in whole and not (tmp_path / "out").exists()
+
+
+def test_many_questions_in_one_call_are_read_as_each_of_them_alone() -> None:
+    texts = [text for pair in PAIRS for text in pair] + ["", " ", "a", "胸痛", "BP 90/60", "Болит горло", "x\ud800y", "?" * 300]
+    texts += ["I have chest pain. No fever. My jaw hurts too. " * 40, "昨天开始发烧39度。今天还是烧。没有咳嗽。" * 20]
+    together = detector().readings(texts)
+    for text, reading in zip(texts, together, strict=True):
+        assert reading == detector().readings([text])[0]  # the same bits: scores, logits, evidence
+    assert len({reading.score for reading in together}) > 10
+
+
+def test_the_n_grams_of_many_texts_are_those_of_each() -> None:
+    for kind in ("en", "zh"):
+        texts = ["chest pain, since 2 hours", "", "a", "don't know", "胸痛两小时", "two\tdays\nago", "x\ud800y"]
+        numbers, ends = buckets_of(texts, kind)
+        parts = [numbers[start:end] for start, end in pairwise([0, *ends])]
+        assert all(np.array_equal(part, buckets(text, kind)) for part, text in zip(parts, texts, strict=True))

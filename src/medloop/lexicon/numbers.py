@@ -47,6 +47,7 @@ _AGES = (
     (_WEEKS, 52, ("week",)),
 )
 
+_OFTEN = {"once": 1, "twice": 2}
 LONGEST = 40  # characters of a dose or a frequency
 
 
@@ -105,9 +106,10 @@ def find_frequencies(folded: str, start: int = 0, end: int | None = None) -> tup
         return ()
     frequencies = []
     for match in _within(_FREQUENCY, folded, start, end):
-        word, times, hours, hourly, zh_times, zh_hours = match.groups()
+        groups: tuple[str | None, ...] = match.groups()
+        often, times, hours, hourly, zh_times, zh_hours = groups
         gap = hours or zh_hours or (hourly and "1")
-        per_day = 24 / max(number(gap), 1) if gap else {"once": 1, "twice": 2}.get(word) or number(times or zh_times)
+        per_day = 24 / max(number(gap), 1) if gap else _OFTEN.get(often or "") or number(times or zh_times or "")
         frequencies.append(Frequency(match.start(), match.end(), per_day))
     return tuple(frequencies)
 

@@ -17,10 +17,12 @@ from medloop.contracts.detect import ActKind, ActPolarity
 from medloop.lexicon.numbers import number
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE
-from medloop.reward.detect.polarity import polarity
+from medloop.reward.detect.polarity import REACH, polarity
 
 PER_DAY = "/day"  # behind the unit of an amount that is for a whole day
 MAX_DISTANCE = 40  # characters between a drug and its dose
+MAX_DOSES = 64  # of a sentence: more of them add nothing, and a text of nothing but numbers must not cost more
+_LOOK_BACK = 200  # characters before a drug in which "such as" can stand, blanks included
 _BEHIND = lazy_pattern(r"\s*(?:of |的)?(?:the |your |plain |oral )?\s*$")
 _COUNT = r"\d+|one|two|three|four|five|six|eight|ten"
 _OFTEN_NEXT = (
@@ -90,7 +92,7 @@ def advised_drugs(
     """
     start, end = span
     named = [_as_daily(folded, dose) for dose in lexicon.find_doses(text, start, end) if not _is_broken(folded, dose)]
-    doses = [*named, *_unnamed_doses(folded, start, end)]
+    doses = [*named, *_unnamed_doses(folded, start, end)][:MAX_DOSES]
     often = lexicon.find_frequencies(text, start, end) if doses else ()
     dosed = set()
     for index, dose in enumerate(doses):
@@ -110,7 +112,7 @@ def advised_drugs(
             yield Advised("starts_medicine", tone, drug.start, drug.end, drug, None, None)
         elif (
             drug not in dosed
-            and not _EXAMPLE.search(folded, start, drug.start)
+            and not _EXAMPLE.search(folded, max(start, drug.start - _LOOK_BACK), drug.start)
             and (verb := _verb_of(folded, drug, verbs))
             and not _already_taken(folded, drug)
         ):
@@ -191,7 +193,8 @@ def _tone(
     verb = next((verb for verb in reversed(verbs) if verb.start <= first), None)
     if verb is not None:
         first, last = verb.start, verb.end
-    tone = polarity(folded[start:end], first - start, last - start, kind)
+    start = max(start, first - REACH)
+    tone = polarity(folded[start : min(end, last + REACH)], first - start, last - start, kind)
     return "negated" if tone == "directive" and drug is not None and drug.negated else tone
 
 

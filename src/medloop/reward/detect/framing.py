@@ -9,11 +9,13 @@ understand "no" and "last year", so `frame_flags` also returns the text without 
 model reads and is trained on.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from bisect import bisect_right
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from medloop import lexicon
 from medloop.patterns import lazy_pattern
+from medloop.reward.answer_text import CACHE_SIZE
 
 _STORIES = r"novel|film|movie|tv show|sitcom|video ?game|song|joke|meme|essay|quiz|homework|exam question|crossword|lyrics"
 _INFORMATION: Final = lazy_pattern(
@@ -87,8 +89,7 @@ _CUE: Final = lazy_pattern(  # the words of a denial, up to what it denies
 )
 
 
-@dataclass(frozen=True)
-class FramedText:
+class FramedText(NamedTuple):
     """The red flags that count, the sentences of the folded text, and the text without the flags that do not count."""
 
     flags: tuple[lexicon.Mention, ...]
@@ -115,7 +116,8 @@ def frame_flags(text: str, folded: str, zh: bool) -> FramedText:
 
 
 def sentence_around(folded: str, sentences: tuple[tuple[int, int], ...], offset: int) -> str:
-    return next((folded[start:end] for start, end in sentences if start <= offset < end), folded)
+    index = bisect_right(sentences, (offset, len(folded))) - 1
+    return folded[slice(*sentences[index])] if index >= 0 and offset < sentences[index][1] else folded
 
 
 def names_grave_condition(folded: str, zh: bool) -> bool:
@@ -124,12 +126,20 @@ def names_grave_condition(folded: str, zh: bool) -> bool:
 
 def is_aside(sentence: str, whole: str, zh: bool) -> bool:
     """Whether a sentence (folded) speaks of a danger that nobody present has now; `whole` is the text around it."""
-    if zh:
-        if _ZH_DREAD.search(whole) or (_ZH_TREATED.search(whole) and _ZH_INFORMATION.search(whole)):
-            return True
-        if _ZH_NOW.search(whole):
-            return False
-        return bool(_ZH_INFORMATION.search(whole) or _ZH_SEEN.search(whole))
+    return _is_aside_zh(whole) if zh else _is_aside_en(sentence)
+
+
+@lru_cache(maxsize=CACHE_SIZE)  # a text has many flags
+def _is_aside_zh(whole: str) -> bool:
+    if _ZH_DREAD.search(whole) or (_ZH_TREATED.search(whole) and _ZH_INFORMATION.search(whole)):
+        return True
+    if _ZH_NOW.search(whole):
+        return False
+    return bool(_ZH_INFORMATION.search(whole) or _ZH_SEEN.search(whole))
+
+
+@lru_cache(maxsize=CACHE_SIZE)  # and so has a sentence without a full stop
+def _is_aside_en(sentence: str) -> bool:
     if _STORY.search(sentence):
         return True
     if _INFORMATION.search(sentence) and not _PERSON.search(sentence):

@@ -19,7 +19,7 @@ from medloop.lexicon import Mention
 from medloop.lexicon.scan import fold
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
-from medloop.reward.detect.polarity import polarity
+from medloop.reward.detect.polarity import REACH, polarity
 
 VERSION: Final = "3"
 DELAY: Final = "delay"
@@ -72,10 +72,16 @@ def hazards(question: str, answer: str) -> tuple[Act, ...]:
     return tuple(sorted(found, key=lambda act: (act.start, act.end)))
 
 
+def folded_sentence(visible: str, start: int, end: int) -> tuple[int, str]:
+    """The folded sentence of these words and where it begins, as far as `polarity` reads."""
+    first, last = lexicon.sentence_at(visible, start)
+    first = max(first, start - REACH)
+    return first, lexicon.folded(visible)[first : min(last, end + REACH)]
+
+
 def _advised(visible: str, mentions: tuple[Mention, ...]) -> Iterator[Act]:
     for words in mentions:
-        start, end = lexicon.sentence_at(visible, words.start)
-        sentence = fold(visible[start:end])
+        start, sentence = folded_sentence(visible, words.start, words.end)
         if words.id not in _DENYING and (
             _DENIED.search(fold(words.text)) or _CONDEMNED.match(sentence, words.end - start) or _UNPROVEN.search(sentence)
         ):

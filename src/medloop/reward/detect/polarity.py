@@ -26,6 +26,7 @@ _TO_DIRECTS = frozenset(
     imperative necessary option able good thing idea please want""".split()
 )
 _REACH_ZH = 18  # characters between a negation and what it negates
+REACH: Final = 3000  # characters on either side of the words that are read: a text without full stops must not cost more
 
 
 def _compile(cue: dict[str, list[str]]) -> re.Pattern[str]:
@@ -87,6 +88,9 @@ _MAYBE = {"en": _CUES["maybe_en"], "zh": _CUES["maybe_zh"]}
 
 def polarity(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
     """What the sentence makes of the words from `start` to `end`, which are an act of this kind."""
+    if start > REACH or len(sentence) > end + REACH:
+        first = max(0, start - REACH)
+        sentence, start, end = sentence[first : end + REACH], start - first, end - first
     if sentence.isascii() or not any("\u4e00" <= char <= "\u9fff" for char in sentence):
         return _english(sentence, start, end, kind)
     return _chinese(sentence, start, end, kind)

@@ -36,8 +36,8 @@ from medloop.contracts.detect import Evidence, Urgency, UrgencyLevel
 from medloop.lexicon.language import detect_language
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE
-from medloop.reward.detect.framing import frame_flags, is_aside, names_grave_condition, sentence_around
-from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, load_ngrams
+from medloop.reward.detect.framing import FramedText, frame_flags, is_aside, names_grave_condition, sentence_around
+from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, ScoredText, load_ngrams
 from medloop.reward.detect.vitals import find_numbers
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ CLASSES: Final = ("emergent", "urgent", "routine")  # in the order of the models
 LEXICON_WEIGHT: Final[dict[Kind, float]] = {"en": 4.0, "zh": 6.0}
 WINDOW_WEIGHT: Final = 0.5  # of the most urgent two sentences, beside the whole text
 ENCODER_WEIGHT: Final = 0.5
+BLOCK: Final = 64  # questions that are read together
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ _SPOKEN: Final = lazy_pattern(  # words of someone who talks; a note on a triage
 )
 
 
-@dataclass
+@dataclass(slots=True)
 class Reading:
     """What the tiers found in one text."""
 
@@ -102,44 +103,23 @@ class UrgencyDetector:
 
     def readings(self, questions: Sequence[str]) -> list[Reading]:
         """What the tiers found in each question, before the limits are applied; benchmarks/urgency.py --limits reads them."""
-        readings = [self._reading(question) for question in questions]
+        readings: list[Reading] = []
+        for start in range(0, len(questions), BLOCK):
+            readings += self._read_block(questions[start : start + BLOCK])
         if self.head is not None:
             self._ask_encoder(readings, self.head)
         return readings
 
-    def _reading(self, text: str) -> Reading:
-        language = detect_language(text)
-        kind = _kind(text, language)
-        folded = lexicon.folded(text)
-        zh = kind == "zh"
-        framed = frame_flags(text, folded, zh)
-        reading = Reading(framed.visible, language, kind, kind == "en" and is_terse(folded))
-        reading.grave = names_grave_condition(folded, zh)
-        if kind is not None:
-            self._ask_model(reading, self.models[kind], framed.sentences)
-        for flag in framed.flags:
-            reading.evidence.append(Evidence.trusted(source="lexicon", id=flag.id, start=flag.start, end=flag.end))
-        reading.score += LEXICON_WEIGHT[kind or "en"] * bool(framed.flags)
-        for finding in find_numbers(folded):
-            if not is_aside(sentence_around(folded, framed.sentences, finding.start), folded, zh):
-                reading.evidence.append(Evidence.trusted(source="numbers", id=finding.id, start=finding.start, end=finding.end))
-                reading.decisive |= finding.level == "emergent"
-                reading.at_least_urgent = True
-        return reading
-
-    def _ask_model(self, reading: Reading, model: NgramModel, sentences: Sequence[tuple[int, int]]) -> None:
-        scored = model.read(reading.text)
-        reading.logits = tuple(scored.logits().tolist())
-        whole = _margin(reading.logits)
-        best, (start, end) = whole, (0, len(reading.text))
-        if len(sentences) > 2:  # two are the whole text
-            spans = [(first[0], second[1]) for first, second in pairwise(sentences)]
-            margins = [_margin(logits) for logits in scored.windows(spans)]
-            best = max(margins)
-            start, end = spans[margins.index(best)]
-        reading.score = (whole + WINDOW_WEIGHT * best) / (1 + WINDOW_WEIGHT)
-        level = _leader(reading.logits)
-        reading.evidence.append(Evidence.trusted(source="model", id=level, start=start, end=end))
+    def _read_block(self, questions: Sequence[str]) -> list[Reading]:
+        """Tier by tier, not question by question: each tier finds its own code and tables in the processor's cache."""
+        framed = [_frame(question) for question in questions]
+        for kind, model in self.models.items():
+            own = [(reading, frame) for reading, frame, _ in framed if reading.kind == kind]
+            for (reading, frame), scored in zip(own, model.read_all([reading.text for reading, _ in own]), strict=True):
+                _ask_model(reading, scored, frame.sentences)
+        for reading, frame, folded in framed:
+            _add_signs(reading, frame, folded)
+        return [reading for reading, _, _ in framed]
 
     def _ask_encoder(self, readings: Sequence[Reading], head: EncoderHead) -> None:
         """English texts only: the encoder does not read Chinese."""
@@ -192,6 +172,43 @@ def detector() -> UrgencyDetector:
     models: dict[Kind, NgramModel] = {"en": load_ngrams(ASSETS / "en.npz"), "zh": load_ngrams(ASSETS / "zh.npz")}
     weights = hashlib.sha256(b"".join((ASSETS / f"{kind}.npz").read_bytes() for kind in ("en", "zh"))).hexdigest()[:8]
     return UrgencyDetector(models, f"{VERSION}(lexicon-{lexicon.VERSION},ngrams@{weights})")
+
+
+def _frame(text: str) -> tuple[Reading, FramedText, str]:
+    """A question with nothing read but its language and frame, and its folded text."""
+    language = detect_language(text)
+    kind = _kind(text, language)
+    folded = lexicon.folded(text)
+    framed = frame_flags(text, folded, kind == "zh")
+    reading = Reading(framed.visible, language, kind, kind == "en" and is_terse(folded))
+    reading.grave = names_grave_condition(folded, kind == "zh")
+    return reading, framed, folded
+
+
+def _ask_model(reading: Reading, scored: ScoredText, sentences: Sequence[tuple[int, int]]) -> None:
+    reading.logits = tuple(scored.logits().tolist())
+    whole = _margin(reading.logits)
+    best, (start, end) = whole, (0, len(reading.text))
+    if len(sentences) > 2:  # two are the whole text
+        spans = [(first[0], second[1]) for first, second in pairwise(sentences)]
+        margins = [_margin(logits) for logits in scored.windows(spans)]
+        best = max(margins)
+        start, end = spans[margins.index(best)]
+    reading.score = (whole + WINDOW_WEIGHT * best) / (1 + WINDOW_WEIGHT)
+    level = _leader(reading.logits)
+    reading.evidence.append(Evidence.trusted(source="model", id=level, start=start, end=end))
+
+
+def _add_signs(reading: Reading, framed: FramedText, folded: str) -> None:
+    """Red flags and numbers."""
+    for flag in framed.flags:
+        reading.evidence.append(Evidence.trusted(source="lexicon", id=flag.id, start=flag.start, end=flag.end))
+    reading.score += LEXICON_WEIGHT[reading.kind or "en"] * bool(framed.flags)
+    for finding in find_numbers(folded):
+        if not is_aside(sentence_around(folded, framed.sentences, finding.start), folded, reading.kind == "zh"):
+            reading.evidence.append(Evidence.trusted(source="numbers", id=finding.id, start=finding.start, end=finding.end))
+            reading.decisive |= finding.level == "emergent"
+            reading.at_least_urgent = True
 
 
 def margin(logits: Floats) -> Floats:

@@ -336,9 +336,7 @@ def _is_tablet(unit: str) -> bool:
 
 def _sentence(answer: str, act: Act) -> str:
     """The folded sentence of an act."""
-    visible = split_answer(answer).visible
-    start, end = lexicon.sentence_at(visible, act.start)
-    return fold(visible[start:end])
+    return hazard_detector.folded_sentence(split_answer(answer).visible, act.start, act.end)[1]
 
 
 def _is_left_to_doctor(answer: str, act: Act) -> bool:
