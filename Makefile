@@ -1,5 +1,5 @@
 # make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
-# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | playground-env | test-playground | vllm-env | test-vllm | label-studio-env | test-label-studio | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
+# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | playground-env | test-playground | axe-env | test-axe | vllm-env | test-vllm | label-studio-env | test-label-studio | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 # The suite starts hundreds of processes. Without bytecode each of them, and pytest itself, compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients playground-env test-playground vllm-env test-vllm label-studio-env test-label-studio lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
+.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients playground-env test-playground axe-env test-axe vllm-env test-vllm label-studio-env test-label-studio lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
@@ -132,6 +132,19 @@ $(PLAYGROUND)/.ready: requirements-playground.txt
 
 test-playground: setup playground-env
 	@PLAYGROUND_PYTHON=$(CURDIR)/$(PLAYGROUND)/bin/python $(BIN)/python -m pytest -m playground
+
+# axe-core's script in its own environment, and every page of the console under it, in Chromium.
+AXE := .venv-axe
+
+axe-env: $(AXE)/.ready
+
+$(AXE)/.ready: requirements-axe.txt
+	@test -x $(AXE)/bin/python || $(PYTHON) -m venv $(AXE)
+	@$(AXE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements-axe.txt
+	@touch $@
+
+test-axe: setup axe-env
+	@AXE_JS=$$(ls $(CURDIR)/$(AXE)/lib/python*/site-packages/axe_playwright_python/axe.min.js) $(BIN)/python -m pytest -m slow tests/web/test_web_axe.py
 
 # Compile the rules to machine code beside their sources; docs/decisions/0011-mypyc.md.
 compile: setup

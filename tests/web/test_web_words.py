@@ -26,12 +26,21 @@ SHARED = {
     "knowledge": [WEB / "pages/knowledge.py", *sorted((WEB / "templates").glob("knowledge*.html"))],
     "experiments": [WEB / "pages/experiments.py", *sorted((WEB / "templates").glob("experiment*.html"))],
     "lineage": [WEB / "lineage_view.py", *sorted((WEB / "templates").glob("lineage*.html"))],
+    "run": [WEB / "pages/run.py", WEB / "templates/run.html", WEB / "templates/run_live.html"],
+    "traces": [WEB / "pages/traces.py", WEB / "templates/traces.html", WEB / "templates/trace.html"],
+    "datasets": [WEB / "pages/datasets.py", *(WEB / f"templates/{name}.html" for name in ("datasets", "evaluation", "release"))],
+    "home": [WEB / "pages/home.py", WEB / "templates/home.html", WEB / "templates/loop.html"],
+    "loop_strip": [WEB / "loop_strip.py", WEB / "templates/loop.html", WEB / "templates/home.html"],
     "error": [WEB / "error_page.py", WEB / "templates/error.html", WEB / "templates/expired.html"],
 }
 # Keys that are put together from a name: what they start with, by file.
 COMPOSED = {
     "common": ("role_", "nav_", "group_", "kind_", "axis_", "consent_", "in_language_", "message_"),
     "home": ("card_", "news_"),
+    "loop_strip": ("loop_", "safety_gate_"),
+    "traces": ("traces_judged_", "trace_value_"),
+    "datasets": ("datasets_", "evaluations_", "releases_", "release_is_"),
+    "search": ("search_kind_",),
     "review": ("reason_", "saved_", "queue_language_", "question_needed", "answer_needed"),
     "error": ("error_403", "error_404", "error_409", "error_413", "error_422", "error_429", "session_expired", "form_expired"),
     "history": ("fate_", "incident_", "verdict_", "history_weight_"),

@@ -147,6 +147,14 @@ def trigger_if_due(
     return _check(store, new, config, TriggerEvidence(), pending=pending, actor=actor, write=True).trigger
 
 
+def trigger_wait(
+    store: Store, config: TriggerConfig = DEFAULT, *, pending: bool = False
+) -> tuple[NewRecords, TriggerWait | None]:  # fmt: skip
+    """What came in since the last trigger, and why there is no other one now; by row numbers, so it is cheap to ask."""
+    new = triggers.new_records(store)
+    return new, _waits(new, config, pending)
+
+
 def check_trigger(
     store: Store, config: TriggerConfig = DEFAULT, *, evidence: TriggerEvidence | None = None, pending: bool = False,
     actor: str = "medloop", write: bool = True,

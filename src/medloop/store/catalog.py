@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, select
 
 from medloop.contracts import AuditEvent, utc_now
 from medloop.models.safety import fingerprint_of
@@ -15,6 +15,14 @@ from medloop.store.db import Store
 from medloop.store.files.artifacts import verify_artifact
 from medloop.store.genuine_rows import genuine_rows
 from medloop.store.tables import artifact_flags, artifacts
+
+
+@dataclass(frozen=True)
+class CatalogRow:
+    """An entry with its row number, by which a list goes on."""
+
+    row: int
+    entry: "CatalogEntry"
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,31 @@ def _shown(store: Store, path: Path) -> str:
 def newest(store: Store, kind: str) -> CatalogEntry | None:
     """The last entry of a kind."""
     return _first(store, select(artifacts).where(artifacts.c.kind == kind).order_by(artifacts.c.id.desc()).limit(1))
+
+
+def newest_of(store: Store, kinds: Sequence[str]) -> CatalogEntry | None:
+    """The last entry of these kinds."""
+    return _first(store, select(artifacts).where(artifacts.c.kind.in_(kinds)).order_by(artifacts.c.id.desc()).limit(1))
+
+
+def count(store: Store, kinds: Sequence[str]) -> int:
+    with store.read() as conn:
+        return int(conn.execute(select(func.count()).select_from(artifacts).where(artifacts.c.kind.in_(kinds))).scalar_one())
+
+
+def page(
+    store: Store, kinds: Sequence[str], *, find: str = "", beyond: int | None = None, limit: int, oldest_first: bool = False
+) -> list[CatalogRow]:
+    """Entries of these kinds whose path contains `find` or whose hash begins with it; `beyond` is the last row seen."""
+    query = select(artifacts).where(artifacts.c.kind.in_(kinds)).limit(limit)
+    query = query.order_by(artifacts.c.id if oldest_first else artifacts.c.id.desc())
+    if find:
+        has_hash = artifacts.c.sha256.startswith(f"sha256:{find.removeprefix('sha256:')}", autoescape=True)
+        query = query.where(artifacts.c.path.icontains(find, autoescape=True) | has_hash)
+    if beyond is not None:
+        query = query.where(artifacts.c.id > beyond if oldest_first else artifacts.c.id < beyond)
+    with store.read() as conn:
+        return [CatalogRow(row.id, _entry(store, conn, row)) for row in conn.execute(query).all()]
 
 
 def newest_first(store: Store, kinds: Sequence[str]) -> Iterator[CatalogEntry]:

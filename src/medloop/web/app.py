@@ -14,6 +14,7 @@ from medloop.web.pages import (
     compare,
     correct,
     dashboard,
+    datasets,
     deployments,
     experiments,
     gate,
@@ -23,13 +24,16 @@ from medloop.web.pages import (
     incidents,
     knowledge,
     lineage,
+    live,
     login,
     quarantine,
     queue,
     rate,
     registry,
     run,
+    search,
     settings,
+    traces,
     trust,
     users,
 )
@@ -37,7 +41,7 @@ from medloop.web.pages import (
 PAGES = (
     home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
     trust, lineage, registry, deployments, knowledge, audit, users, settings, guidelines, static_files,
-    codebook, experiments,
+    codebook, experiments, live, search, traces, datasets,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

@@ -20,7 +20,9 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "incidents": READERS,
     },
     "data": {
+        "traces": READERS,
         "dashboard": ("engineer", "auditor", "admin"),
+        "datasets": READERS,
         "lineage": EVERYBODY,
         "quarantine": ("clinician",),
         "approvals": ("clinician", "admin"),
@@ -30,10 +32,12 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "trust": ("engineer", "auditor", "admin"),
     },
     "release": {
+        "evaluations": READERS,
         "gate": READERS,
         "registry": READERS,
         "deployments": READERS,
         "experiments": READERS,
+        "releases": READERS,
     },
     "teach": {
         "codebook": EVERYBODY,
@@ -49,6 +53,11 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 MENU = {name: roles for pages in GROUPS.values() for name, roles in pages.items()}
+# G and a letter lead to a page; G H leads home.
+KEYS = {
+    "queue": "q", "incidents": "i", "dashboard": "f", "datasets": "d", "traces": "t", "run": "r", "gate": "g", "registry": "m",
+    "experiments": "e", "codebook": "c", "audit": "a", "users": "u",
+}  # fmt: skip
 # Roles that may open a page but reach it from another one, which gives them the item: {(page, role): from where}.
 THROUGH = {("rate", "annotator"): "queue", ("correct", "annotator"): "queue"}
 # Pages that are not in the rail, and the page or part of the layout that leads to them.
@@ -58,6 +67,9 @@ REACHED = {
     "/web/login": "layout",
     "/web/settings/guidelines": "settings",
     "/web/audit/export": "audit",
+    "/web/search": "layout",
+    "/web/loop": "layout",  # no page: the part of the home page that moves
+    "/web/events": "layout",  # no page: says when something has changed
     "/web/alive": "layout",  # no page: keeps a session open while somebody types
 }
 

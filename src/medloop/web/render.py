@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from medloop.api.policy import Caller, read_form
 from medloop.web.markdown import render_markdown, split_reasoning
-from medloop.web.navigation import MenuGroup, menu_of, page_of
+from medloop.web.navigation import KEYS, MENU, MenuGroup, menu_of, page_of
 from medloop.web.static_files import version
 from medloop.web.words import Language, Translator, choose
 
@@ -37,6 +37,10 @@ class Viewer:
     @property
     def menu(self) -> list[MenuGroup]:
         return menu_of(self.role)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        return {name: letter for name, letter in KEYS.items() if self.role in MENU[name]}
 
     @property
     def page(self) -> str:

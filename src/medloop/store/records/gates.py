@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, func, insert, select, update
 
 from medloop.contracts import AuditEvent, utc_now, uuid7
 from medloop.contracts.base import iso_utc
@@ -120,6 +120,12 @@ def get_gate(store: Store, gate: str) -> GateResult:
 def list_gates(store: Store, *, limit: int = 50) -> list[GateResult]:
     """The verdicts, newest first."""
     return _read_results(store, select(gate_results).order_by(gate_results.c.id.desc()).limit(limit))
+
+
+def count(store: Store) -> int:
+    """How many verdicts there are."""
+    with store.read() as conn:
+        return int(conn.execute(select(func.count()).select_from(gate_results)).scalar_one())
 
 
 def _with_scheme(gate: str) -> str:

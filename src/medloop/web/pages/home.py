@@ -1,7 +1,9 @@
-"""The home page: what to do first in this role, what has changed since the last visit, and all pages."""
+"""The home page: what to do first in this role, how safe the live version is, where the loop stands, what changed since the last
+visit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -14,7 +16,8 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import erasure_requests, incident_rows, quarantine, users
 from medloop.web.lists import address
-from medloop.web.navigation import MENU
+from medloop.web.loop_strip import loop_view
+from medloop.web.navigation import EVERYBODY, MENU
 from medloop.web.pages.login import Anyone
 from medloop.web.render import redirect, show, translator_of
 from medloop.web.words import Translator
@@ -24,15 +27,24 @@ router = APIRouter(include_in_schema=False)
 RECORDS = ("rlhf_feedback.add", "rlhf_preferences.add", "rlhf_corrections.add")
 # What a role is told about since its last visit: the text, the actions that are counted, the roles.
 NEWS = (
-    ("news_settings", ("settings.change",), ("clinician", "annotator", "engineer", "auditor", "admin")),
-    ("news_incidents", ("incidents.add",), MENU["incidents"]),
-    ("news_closed", ("incidents.close",), MENU["incidents"]),
-    ("news_records", RECORDS, MENU["dashboard"]),
-    ("news_artifacts", ("artifacts.add",), MENU["dashboard"]),
-    ("news_users", ("users.add", "users.change"), ("auditor", "admin")),
-    ("news_refused", ("sessions.refused",), ("auditor", "admin")),
-    ("news_reads", ("rlhf_feedback.read", "traces.read"), ("auditor",)),
+    ("news_settings", ("settings.change",), EVERYBODY, "settings"),
+    ("news_incidents", ("incidents.add",), MENU["incidents"], "incidents"),
+    ("news_closed", ("incidents.close",), MENU["incidents"], "incidents"),
+    ("news_records", RECORDS, MENU["dashboard"], "dashboard"),
+    ("news_artifacts", ("artifacts.add",), MENU["dashboard"], "datasets"),
+    ("news_gates", ("gate.decide",), MENU["gate"], "gate"),
+    ("news_deployed", ("deploy.switch",), MENU["deployments"], "deployments"),
+    ("news_rules", ("codebook.propose",), MENU["codebook"], "codebook"),
+    ("news_users", ("users.add", "users.change"), ("auditor", "admin"), "users"),
+    ("news_refused", ("sessions.refused",), ("auditor", "admin"), "audit"),
+    ("news_reads", ("rlhf_feedback.read", "traces.read"), ("auditor",), "audit"),
 )
+
+
+@dataclass(frozen=True)
+class NewsItem:
+    text: str
+    link: str
 
 
 @dataclass(frozen=True)
@@ -53,7 +65,19 @@ def root() -> Response:
 @router.get("/web/")
 def home(request: Request, caller: Anyone) -> Response:
     store, t = store_of(request), translator_of(request)
-    return show(request, caller, "home.html", tasks=list(_tasks(store, caller, t)), news=_news(store, caller, t))
+    return show(request, caller, "home.html", **_moving(store, caller, t), news=_news(store, caller, t))
+
+
+@router.get("/web/loop")
+def loop_part(request: Request, caller: Anyone) -> Response:
+    """The part of the home page that moves; no page of its own."""
+    answer = show(request, caller, "loop.html", **_moving(store_of(request), caller, translator_of(request)))
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def _moving(store: Store, caller: Caller, t: Translator) -> dict[str, Any]:
+    return {"tasks": list(_tasks(store, caller, t)), "view": loop_view(store, caller.role, t)}
 
 
 def _tasks(store: Store, caller: Caller, t: Translator) -> Iterator[Task]:
@@ -82,7 +106,11 @@ def _tasks(store: Store, caller: Caller, t: Translator) -> Iterator[Task]:
         yield Task(t("task_held", n=held), "/web/dashboard")
 
 
-def _news(store: Store, caller: Caller, t: Translator) -> list[str]:
+def _news(store: Store, caller: Caller, t: Translator) -> list[NewsItem]:
     counts = audit.counts_since_login(store, caller.user_id)
-    numbered = ((key, sum(counts.get(action, 0) for action in actions)) for key, actions, roles in NEWS if caller.role in roles)
-    return [t(key, n=f"{n:,}") for key, n in numbered if n]
+    told = (
+        (key, sum(counts.get(action, 0) for action in actions), page)
+        for key, actions, roles, page in NEWS
+        if caller.role in roles
+    )
+    return [NewsItem(t(key, n=f"{n:,}"), f"/web/{page}" if caller.role in MENU[page] else "") for key, n, page in told if n]

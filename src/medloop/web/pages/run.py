@@ -13,6 +13,7 @@ from medloop.api.deps import settings_of
 from medloop.api.policy import Caller, allow
 from medloop.jobs import queue
 from medloop.jobs.job_row import unknown
+from medloop.settings import Settings
 from medloop.web.render import Figure, show, translator_of
 from medloop.web.words import Translator, table
 
@@ -33,16 +34,29 @@ def run_page(request: Request, caller: RunReader, job: Annotated[str, Query(max_
     """The newest runs, and one of them: the named one, else the newest."""
     settings, t = settings_of(request), translator_of(request)
     jobs = queue.page(settings, limit=MAX_RUNS, pools=("train",)).jobs
-    context: Row = {"jobs": jobs, "run": None, "alarms": None, "figures": [], "objective": None, "notes": [], "missing": []}
+    context: Row = {"jobs": jobs, "run": None}
     if job or jobs:
-        status = queue.status_of(job or jobs[0].job_id, settings)
-        if not status.job_id.startswith("train_"):
-            raise unknown(status.job_id)
-        lines = queue.metrics_of(status.job_id, settings)
-        context |= {"run": status, "objective": status.objective, "alarms": _alarms(lines, t), "missing": _missing(lines, t)}
-        context["notes"] = [_in_language(note, t) for note in (status.objective.notes if status.objective else ())]
-        context["figures"] = [figure for draw in (_rewards, _weights) if (figure := draw(lines, t)) is not None]
+        context |= _moving(settings, job or jobs[0].job_id, t)
     return show(request, caller, "run.html", **context)
+
+
+@router.get("/run/{job}/live")
+def run_live(request: Request, caller: RunReader, job: str) -> Response:
+    """The part of a run's page that moves; no page of its own."""
+    answer = show(request, caller, "run_live.html", **_moving(settings_of(request), job, translator_of(request)))
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def _moving(settings: Settings, job: str, t: Translator) -> Row:
+    status = queue.status_of(job, settings)
+    if not status.job_id.startswith("train_"):
+        raise unknown(status.job_id)
+    lines = queue.metrics_of(status.job_id, settings)
+    context: Row = {"run": status, "objective": status.objective, "alarms": _alarms(lines, t), "missing": _missing(lines, t)}
+    context["notes"] = [_in_language(note, t) for note in (status.objective.notes if status.objective else ())]
+    context["figures"] = [figure for draw in (_rewards, _kl, _weights) if (figure := draw(lines, t)) is not None]
+    return context
 
 
 def _alarms(lines: Sequence[Row], t: Translator) -> list[Sentence] | None:
@@ -72,6 +86,12 @@ def _rewards(lines: Sequence[Row], t: Translator) -> Figure | None:
     """The reward in training and on the held-out questions, by iteration."""
     columns = {t("run_reward_training"): _column(lines, "METRICS"), t("run_reward_held_out"): _column(lines, "HELD_OUT")}
     return _trend(t("run_reward"), t("run_reward_hint"), {name: column for name, column in columns.items() if column}, t)
+
+
+def _kl(lines: Sequence[Row], t: Translator) -> Figure | None:
+    """How far the policy has moved from its reference, by iteration."""
+    column = {line["iter"]: float(extra["kl"]) for line in lines if "kl" in (extra := line.get("extra") or {})}
+    return _trend(t("run_kl"), t("run_kl_hint"), {"KL": column} if column else {}, t)
 
 
 def _weights(lines: Sequence[Row], t: Translator) -> Figure | None:

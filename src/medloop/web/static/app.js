@@ -32,3 +32,73 @@ addEventListener("input", () => {
     fetch("/web/alive").catch(() => {});
   }
 });
+
+// Pages that move by themselves: the server says when something has changed, and the moving part is fetched again.
+const live = document.querySelector("[data-events]");
+const LOST_MS = 6_000; // streams are short; a new one comes at once
+
+async function refresh() {
+  const response = await fetch(live.dataset.live);
+  if (!response.ok) return;
+  const focused = live.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const open = [...live.querySelectorAll("details")].map((details) => details.open);
+  live.replaceChildren(...new DOMParser().parseFromString(await response.text(), "text/html").body.childNodes);
+  live.querySelectorAll("details").forEach((details, index) => (details.open = open[index] ?? details.open));
+  if (focused) live.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
+  document.dispatchEvent(new Event("medloop:swapped"));
+}
+
+// Nobody at the page for ten minutes: it rests, so that it does not keep a session open, and goes on when somebody comes back.
+const REST_MS = 600_000;
+
+function follow() {
+  const lost = document.getElementById("lost");
+  let source, timer;
+  let active = Date.now();
+  const open = () => {
+    source = new EventSource(live.dataset.events);
+    source.addEventListener("changed", () => refresh().catch(() => {}));
+    source.addEventListener("open", () => {
+      clearTimeout(timer);
+      timer = undefined;
+      lost.hidden = true;
+    });
+    source.addEventListener("error", () => {
+      if (source.readyState === EventSource.CLOSED) lost.hidden = false;
+      else if (Date.now() - active > REST_MS) {
+        source.close();
+        source = undefined;
+      } else timer ??= setTimeout(() => (lost.hidden = false), LOST_MS);
+    });
+  };
+  const wake = () => {
+    active = Date.now();
+    if (source) return;
+    open();
+    refresh().catch(() => {});
+  };
+  for (const name of ["pointerdown", "keydown", "focus"]) addEventListener(name, wake);
+  addEventListener("pagehide", () => source?.close());
+  open();
+}
+if (live) follow();
+
+// Keys of every page: / searches, ? shows the list, g and a letter go to a page. Never while somebody types.
+let going = false;
+const types = (element) => element.matches?.("textarea, select, input:not([type=radio], [type=checkbox])") || element.isContentEditable;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || types(event.target) || document.querySelector("dialog[open]")) return;
+  if (localStorage.getItem("medloop keys off") === "yes") return;
+  const page = going && document.querySelector(`.rail [data-go="${CSS.escape(event.key)}"]`);
+  going = event.key === "g" && !document.querySelector("form[data-swap]");
+  if (page) return page.click();
+  if (event.key === "/") {
+    const field = document.querySelector(".rail [type=search]");
+    if (!field || field.offsetParent === null) return;
+    event.preventDefault();
+    field.focus();
+  } else if (event.key === "?" && !document.querySelector("form[data-swap]")) document.getElementById("page-keys")?.showModal();
+});
+document.getElementById("page-keys")?.addEventListener("click", (event) => {
+  if (event.target.matches("button")) event.currentTarget.close();
+});

@@ -1,0 +1,154 @@
+"""The console as a whole: the rail marks where one is, home says where the loop stands and what moves it, search keeps to the role."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from web_world import BAD, GOOD, QUESTION, trace
+
+from medloop.contracts import GateCheck, GateResult, sha256_id
+from medloop.contracts.cycle import CycleEvent
+from medloop.store import audit, catalog
+from medloop.store.records import gates, users
+from medloop.store.records.cycles import add_cycle_event
+from medloop.web.navigation import GROUPS, MENU
+from medloop.web.pages import live
+
+ARTIFACT = sha256_id("adapter")
+
+
+def save_verdict(store, outcome: str = "pass") -> str:
+    hashes = {name: sha256_id(name) for name in ("weights", "base", "baseline_artifact", "report", "config")}
+    checks = (GateCheck(name="incidents", outcome=outcome, reason="No safety incident is open."),)
+    result = GateResult(
+        artifact=ARTIFACT, **hashes, label="tiny+x", baseline="tiny", outcome=outcome, checks=checks, needs_sign_offs=1
+    )
+    return gates.save_gate(store, result, actor="test")
+
+
+def stages(page: str) -> dict[str, str]:
+    """The stages of the loop on the home page, as text."""
+    rows = re.findall(r'<li class="stage .*?</li>', page, re.S)
+    texts = [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in rows]
+    return {text.split()[0]: text for text in texts}
+
+
+def rail(page: str) -> list[str]:
+    part = page.split('<nav aria-label="Main menu">')[1].split("</nav>")[0]
+    return re.findall(r'href="/web/([a-z]*)"', part)[1:]
+
+
+@pytest.mark.parametrize("role", users.ROLES)
+def test_the_rail_has_the_pages_of_the_role_in_the_groups_of_the_table_and_marks_the_open_one(browse, role):
+    person = browse(role)
+    assert rail(person.get("/web/").text) == [name for name, roles in MENU.items() if role in roles]
+    page = person.get("/web/codebook").text
+    (current,) = re.findall(r'<a href="([^"]+)" aria-current="page"', page.split("</nav>")[0])
+    assert current == "/web/codebook"
+    shown = re.findall(r'id="group-([a-z]+)"', page)
+    assert shown == [group for group, pages in GROUPS.items() if any(role in roles for roles in pages.values())]
+
+
+def test_home_says_what_a_stage_waits_for_and_gives_the_button_to_whom_it_concerns(browse, store):
+    gate = save_verdict(store)
+    clinician, engineer = stages(browse("clinician").get("/web/").text), stages(browse("engineer").get("/web/").text)
+    assert list(clinician) == ["Feedback", "Data", "Train", "Evaluate", "Gate", "Sign-off", "Register", "Deploy", "Experiment"]
+    assert "Done" in clinician["Gate"] and "tiny+x passed." in clinician["Gate"]
+    assert "Waiting" in clinician["Sign-off"] and clinician["Sign-off"].endswith("Read and sign")
+    assert "Waits for: clinician" in engineer["Sign-off"] and not engineer["Sign-off"].endswith("Read and sign")
+    assert f'class="button" href="/web/gate/{gate}"' in browse("clinician").get("/web/").text
+    gates.sign(store, gate, by=users.get_user(store, "clinician").user_id, approved=True)
+    after = stages(browse("engineer").get("/web/").text)
+    assert "Every verdict that passed is signed." in after["Sign-off"]
+    assert "not registered" in after["Register"] and after["Register"].endswith("Register or promote")
+
+
+def test_home_says_where_the_cycle_stands_and_why(browse, store):
+    assert "No cycle has run yet." in browse("annotator").get("/web/").text
+    done = {"cycle": "cycle1", "inputs": sha256_id("x")}
+    add_cycle_event(store, CycleEvent(**done, step="plan", event="done", outputs={"steps": "data,train-sft,gate,sign-off"}))
+    for step in ("data", "train-sft", "gate"):
+        add_cycle_event(store, CycleEvent(**done, step=step, event="done"))
+    reason = "1 more sign-off is needed."
+    add_cycle_event(store, CycleEvent(**done, step="sign-off", event="waiting", reason=reason, outputs={"command": "gate show"}))
+    page = browse("engineer").get("/web/").text
+    assert "cycle1 waits at: Sign-off." in page and reason in page and "medloop loop run" in page
+    assert re.search(r'<li class="stage warning" aria-current="step">\s*<span class="stage-name">Sign-off', page)
+    assert "等待于：签核" in browse("auditor").get("/web/", headers={"Accept-Language": "zh"}).text
+
+
+def test_a_stream_of_events_says_when_something_was_written(browse, store, settings, monkeypatch):
+    before = live.change_mark(store, settings)
+    assert live.change_mark(store, settings) == before
+    save_verdict(store)
+    after = live.change_mark(store, settings)
+    assert after != before and after.startswith(f"{audit.page(store, limit=1)[0]['seq']}-")
+    monkeypatch.setattr(live, "STREAM_S", 0.0)
+    person = browse("annotator")
+    told = person.get("/web/events", headers={"Last-Event-ID": before})
+    assert told.headers["content-type"].startswith("text/event-stream") and "event: changed" in told.text
+    assert "event: changed" not in person.get("/web/events").text  # nothing is known yet, so nothing has changed
+    assert "<html" not in person.get("/web/loop").text and 'class="loop"' in person.get("/web/loop").text
+    assert browse(None).get("/web/events", follow_redirects=False).status_code == 303
+
+
+def test_a_trace_shows_its_text_to_clinicians_alone_and_scores_only_to_who_has_judged(browse, fill, store):
+    shown = trace(BAD, meta={"rules": ["rule_1"], "passages": ["p7"], "guards": [{"guard": "input", "finding": "red flag"}]})
+    fill(shown, trace(GOOD, session_id="s2", model_version="clinic@4"))
+    path = f"/web/traces/{shown.trace_id}"
+    clinician, engineer = browse("clinician"), browse("engineer")
+    for person in (clinician, engineer):
+        page = person.get(path).text
+        assert "rule_1" in page and "p7" in page and "red flag" in page and "clinic@3" in page
+    assert QUESTION in clinician.get(path).text and QUESTION not in engineer.get(path).text and BAD not in engineer.get(path).text
+    reads = [row for row in audit.page(store, limit=50) if row["action"] == "traces.read"]
+    assert reads and {row["actor"] for row in reads} == {users.get_user(store, "clinician").user_id}
+    assert "Shown once you have judged" in clinician.get(path).text
+    clinician.fill_in(f"/web/rate?trace={shown.trace_id}", rating="2")
+    assert "Shown once you have judged" not in clinician.get(path).text and "2 of 5 stars" in engineer.get(path).text
+    assert browse("engineer").get("/web/traces/none").status_code == 404
+    assert browse("annotator").get("/web/traces").status_code == 403
+
+
+def test_the_list_of_traces_is_filtered_by_its_address(browse, fill):
+    first, second = trace(BAD), trace(GOOD, session_id="s2", model_version="clinic@4")
+    fill(first, second)
+    browse("clinician").fill_in(f"/web/rate?trace={first.trace_id}", rating="1")
+    engineer, one, two = browse("engineer"), first.trace_id, second.trace_id
+    for query, expected in (
+        ("", {one, two}), ("version=clinic%404", {two}), ("judged=rated", {one}), ("judged=unrated", {two}), ("q=s2", {two}),
+        (f"q={one}", {one}), ("until=2020-01-01", set()), ("judged=incident", set()),
+    ):  # fmt: skip
+        page = engineer.get(f"/web/traces?{query}").text
+        assert {name for name in (one, two) if f"/web/traces/{name}" in page} == expected, query
+    assert "Show all" in engineer.get("/web/traces?until=2020-01-01").text
+
+
+def test_lists_of_what_the_loop_made_say_what_to_do_when_empty_and_lead_to_the_lineage(browse, store, settings):
+    engineer = browse("engineer")
+    for page, command in (("datasets", "medloop data build"), ("evaluations", "medloop eval"), ("releases", "medloop release")):
+        assert command in engineer.get(f"/web/{page}").text
+    for number in range(60):
+        path = settings.home / f"data/set{number:02}"
+        catalog.register_file(store, "feedback", path, sha256_id(f"set {number}"), {"name": path.name}, actor="test")
+    newest = engineer.get("/web/datasets").text
+    assert "set59" in newest and "set09" not in newest and sha256_id("set 59")[7:19] in newest
+    assert "set09" in engineer.get(re.search(r'href="(/web/datasets\?before=\d+)"', newest)[1]).text
+    assert "set00" in engineer.get("/web/datasets?order=oldest").text
+    found = engineer.get("/web/datasets?q=set0&kind=feedback").text
+    assert "set09" in found and "set10" not in found
+    assert f"/web/lineage?of=sha256%3A{sha256_id('set 9')[7:]}" in found
+
+
+def test_search_finds_pages_and_ids_of_the_role_and_nothing_else(browse, fill, store):
+    fill(shown := trace(BAD))
+    gate = save_verdict(store)
+    engineer, annotator = browse("engineer"), browse("annotator")
+    assert "/web/deployments" in engineer.get("/web/search?q=deploy").text.split("<main")[1]
+    assert "/web/deployments" not in annotator.get("/web/search?q=deploy").text.split("<main")[1]
+    assert f"/web/traces/{shown.trace_id}" in engineer.get(f"/web/search?q={shown.trace_id}").text
+    assert f"/web/traces/{shown.trace_id}" not in annotator.get(f"/web/search?q={shown.trace_id}").text
+    assert gate.replace(":", "%3A") in engineer.get("/web/search?q=tiny%2Bx").text
+    assert "Nothing found" in engineer.get("/web/search?q=chest+pain").text
+    assert "/web/audit" in browse("auditor").get("/web/search?q=审计", headers={"Accept-Language": "zh"}).text.split("<main")[1]
