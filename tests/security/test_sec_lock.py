@@ -97,9 +97,10 @@ def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> No
     assert "--require-hashes --no-deps --no-build-isolation -r requirements-label-studio-sources.txt" in sources
     archives = lock.read_lock((ROOT / "requirements-label-studio-sources.txt").read_text(encoding="utf-8"))
     assert len(archives) == 5 and all(hashes for _, hashes in archives.values())
-    environments = ("$(CLIENTS)", "$(VLLM)", "$(PLAYGROUND)", "$(LABEL_STUDIO)")  # likewise, by hash
+    environments = ("$(CLIENTS)", "$(VLLM)", "$(PLAYGROUND)", "$(LABEL_STUDIO)", "$(AXE)")  # likewise, by hash
     own = [line for line in installs if any(name in line for name in environments) and line != sources]
-    assert all("--require-hashes --no-deps --only-binary :all: -r requirements-" in line for line in own) and len(own) == 4
+    assert all("--require-hashes --no-deps --only-binary :all: -r requirements-" in line for line in own)
+    assert len(own) == len(environments)
     installs = [line for line in installs if line not in (ragas, harness, sources, *own)]
     assert len(installs) == 6 and "--require-hashes --no-deps --only-binary :all:" in installs[1]
     assert all("$(LOCKED) -r requirements" in line for line in installs[2:5])

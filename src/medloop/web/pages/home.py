@@ -33,7 +33,7 @@ NEWS = (
     ("news_records", RECORDS, MENU["dashboard"], "dashboard"),
     ("news_artifacts", ("artifacts.add",), MENU["dashboard"], "datasets"),
     ("news_gates", ("gate.decide",), MENU["gate"], "gate"),
-    ("news_deployed", ("deploy.switch",), MENU["deployments"], "deployments"),
+    ("news_deployed", ("routes.change",), MENU["deployments"], "deployments"),
     ("news_rules", ("codebook.propose",), MENU["codebook"], "codebook"),
     ("news_users", ("users.add", "users.change"), ("auditor", "admin"), "users"),
     ("news_refused", ("sessions.refused",), ("auditor", "admin"), "audit"),
