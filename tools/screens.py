@@ -32,9 +32,29 @@ import uvicorn
 from PIL import Image
 from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
-from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace, TrainRequest, utc_now
+from medloop.contracts import (
+    Conversation,
+    Correction,
+    EvalReport,
+    Feedback,
+    GateCheck,
+    GateResult,
+    Interval,
+    Message,
+    Preference,
+    Trace,
+    TrainRequest,
+    sha256_id,
+    utc_now,
+)
+from medloop.contracts.assistant import Route
+from medloop.contracts.cycle import CycleEvent
+from medloop.contracts.evaluation import Difference, ModelResult
+from medloop.contracts.gate import GateOutcome
 from medloop.contracts.queue import QueueContent, QueueItem
+from medloop.contracts.registry import ModelVersion
 from medloop.contracts.validity import DriftRecord
+from medloop.experiment.plan import PlanConfig, make_plan
 from medloop.feedback.insight.alerts import make_alert, write_standing
 from medloop.jobs import queue
 from medloop.jobs.job_row import JobRow
@@ -44,15 +64,20 @@ from medloop.loop.workspace import init_workspace
 from medloop.reward.mix import MixConfig, build_mix
 from medloop.reward.trust import TrustConfig, bundled_cases
 from medloop.settings import Settings
+from medloop.store import catalog
 from medloop.store.db import Store, open_store
-from medloop.store.records import crud, review_queue, users
+from medloop.store.records import crud, experiments, gates, registry, review_queue, users
+from medloop.store.records.cycles import add_cycle_event
 from medloop.store.records.incident_rows import list_incidents
+from medloop.store.records.routes import add_route
+from medloop.store.records.trace_rows import TraceFilter, list_traces
+from medloop.testing.registry import make_adapter
 from medloop.web.app import create_app
 
 SCREENS = Path(__file__).resolve().parent.parent / "docs" / "screens"
 PASSWORD = "invented for pictures"
 SIZES = {"desk": (1280, 800), "phone": (390, 844)}
-MAX_BYTES, MAX_TOTAL_BYTES = 60_000, 550_000
+MAX_BYTES, MAX_TOTAL_BYTES = 60_000, 750_000
 MAX_HEIGHT = 1250  # pixels, of a picture in the docs
 PEOPLE = {
     "dr.marlow": "clinician", "dr.quist": "clinician", "dr.okoro": "clinician", "lin.annotates": "annotator",
@@ -91,11 +116,13 @@ DOCS = {
     "incident": ("dr.marlow", "/web/incidents/{incident}", "desk", "en"),
     "users": ("kim.admin", "/web/users", "desk", "en"),
     "home": ("dr.marlow", "/web/", "phone", "zh"),
+    "loop": ("sam.builds", "/web/", "desk", "en"),
+    "trace": ("dr.okoro", "/web/traces/{trace}", "desk", "en"),
     "sent": ("dr.quist", "/web/queue", "desk", "en"),
     "guidelines": ("kim.admin", "/web/settings/guidelines", "phone", "zh"),
     "trust": ("sam.builds", "/web/trust", "desk", "en"),
 }
-DOCS_DARK = ("sent",)
+DOCS_DARK = ("sent", "loop")
 EVERY = {
     "login": (None, "/web/login"),
     "home": ("dr.marlow", "/web/"),
@@ -121,14 +148,29 @@ EVERY = {
     "incidents": ("dr.marlow", "/web/incidents?state=all"),
     "incident": ("dr.marlow", "/web/incidents/{incident}"),
     "incident_engineer": ("sam.builds", "/web/incidents/{incident}"),
+    "traces": ("sam.builds", "/web/traces"),
+    "trace": ("dr.okoro", "/web/traces/{trace}"),
+    "datasets": ("sam.builds", "/web/datasets"),
+    "evaluations": ("sam.builds", "/web/evaluations"),
+    "releases": ("sam.builds", "/web/releases"),
+    "privacy": ("ada.audits", "/web/privacy"),
+    "search": ("sam.builds", "/web/search?q=cycle"),
+    "gate": ("dr.marlow", "/web/gate"),
+    "registry": ("sam.builds", "/web/registry"),
+    "deployments": ("sam.builds", "/web/deployments"),
+    "experiments": ("sam.builds", "/web/experiments"),
+    "codebook": ("dr.marlow", "/web/codebook"),
+    "lineage": ("sam.builds", "/web/lineage"),
+    "knowledge": ("dr.marlow", "/web/knowledge"),
+    "chat": ("dr.marlow", "/web/chat"),
     "refused": ("dr.marlow", "/web/audit"),
     "account": ("dr.marlow", "/web/account"),
     "nothing": ("dr.marlow", "/web/rate?trace=none"),
     "empty": ("dr.okoro", "/web/compare"),
 }
 DARK = (
-    "queue", "rate", "compare", "correct", "history", "quarantine", "dashboard", "home", "incident", "incidents", "users",
-    "audit", "guidelines", "run", "trust", "sent",
+    "loop", "home_engineer", "traces", "trace", "gate", "datasets", "queue", "rate", "compare", "correct", "history",
+    "quarantine", "dashboard", "home", "incident", "incidents", "users", "audit", "guidelines", "run", "trust", "sent",
 )  # fmt: skip
 
 
@@ -239,8 +281,101 @@ def send_feedback(store: Store, address: str) -> None:
     assert sam.http.post(f"{path}/propose", data={"csrf": csrf, "note": note}).status_code == 200
 
 
+def filled(store: Store, path: str) -> str:
+    """The address of a page, with the id of an incident or of the trace behind it."""
+    trace = list_traces(store, TraceFilter(judged="incident"), before=None, limit=1)
+    return path.replace("/web/incidents/{incident}", incident_path(store)).replace("{trace}", trace[0].trace_id if trace else "")
+
+
 def incident_path(store: Store) -> str:
     return f"/web/incidents/{list_incidents(store)[0].incident_id}"
+
+
+def fill_loop(store: Store) -> None:
+    """Two cycles: the model of the first is live, that of the second passed the gate and waits for a signature."""
+    ids = {name: users.get_user(store, name).user_id for name in PEOPLE}
+    for number, name in enumerate(("cycle1", "cycle2")):
+        path = store.settings.home / f"data/feedback/{name}"
+        catalog.register_file(store, "feedback", path, sha256_id(f"data {name}"), {"name": name}, actor=ids["sam.builds"])
+        report = store.settings.workspace.reports / "eval" / f"{name}.json"
+        fill_report(store, report, name, better=number > 0)
+    live, candidate = (make_adapter(store, name) for name in ("cycle1-dpo", "cycle2-grpo"))
+    refused = make_adapter(store, "cycle2-ppo")
+    first = save_verdict(store, live, "embedded:tiny+cycle1-dpo", "pass")
+    gates.sign(store, first, by=ids["dr.marlow"], approved=True, comment="Read all red-team answers.")
+    save_verdict(store, refused, "embedded:tiny+cycle2-ppo", "fail")
+    version = ModelVersion(
+        model=store.settings.registry.model, version=1, artifact=live, name="cycle1-dpo", method="dpo", base="embedded:tiny",
+        base_sha256=sha256_id("base"), inputs={"train": sha256_id("data cycle1")}, registered_by=ids["sam.builds"], gate=first,
+    )  # fmt: skip
+    registry.add_version(store, version, "models/lora/cycle1-dpo", actor=ids["sam.builds"])
+    registry.change_alias(store, version.model, "champion", 1, action="promote", actor=ids["sam.builds"], reason="first release")
+    route = Route(
+        served_name="med-assistant-v1-1f2e3d4c", model=version.model, version=1, artifact=live, reason="champion of cycle1",
+        changed_by=ids["sam.builds"],
+    )  # fmt: skip
+    add_route(store, route)
+    save_verdict(store, candidate, "embedded:tiny+cycle2-grpo", "pass")
+    plan = make_plan(
+        PlanConfig(min_effect=0.1, spread=0.45, window_hours=0.0, min_users=20), name="cycle 2 against cycle 1",
+        champion="med-assistant@1", challenger="med-assistant@2", by=ids["sam.builds"], site="main",
+    )  # fmt: skip
+    experiments.add_plan(store, plan, "5e" * 32)
+    fill_cycle(store, ids["sam.builds"])
+
+
+def save_verdict(store: Store, artifact: str, label: str, outcome: GateOutcome) -> str:
+    share = Interval(mean=0.021, low=0.006, high=0.052, n=240)
+    worse = Interval(mean=-0.084, low=-0.131, high=-0.037, n=180)
+    checks = (
+        GateCheck(name="triage/under_triage", outcome="pass", reason="Not worse than the margin.", metric="under_triage",
+                  suite="triage", value=share, bound=0.05),
+        GateCheck(name="language/zh", outcome=outcome, value=worse if outcome == "fail" else share, bound=-0.05,
+                  reason="Answers in Chinese got worse." if outcome == "fail" else "Within the margin."),
+        GateCheck(name="incidents", outcome="pass", reason="No safety incident is open."),
+    )  # fmt: skip
+    hashes = {name: sha256_id(name) for name in ("base", "baseline_artifact", "report", "config")}
+    result = GateResult(
+        artifact=artifact, weights=artifact, **hashes, label=label, baseline="embedded:tiny", outcome=outcome, checks=checks,
+        needs_sign_offs=1,
+    )  # fmt: skip
+    return gates.save_gate(store, result, actor="screens")
+
+
+def fill_report(store: Store, path: Path, name: str, *, better: bool) -> None:
+    """An evaluation of a base and an adapter on two splits, with one regression."""
+    names = ("embedded:tiny", f"embedded:tiny+{name}")
+
+    def metrics(shift: float) -> dict[str, dict[str, Interval]]:
+        values = {"reward": 0.52, "emergency_missed": 0.04, "language": 0.97}
+        return {
+            split: {metric: Interval(mean=value + shift, low=value + shift - 0.03, high=value + shift + 0.03, n=200)
+                    for metric, value in values.items()}
+            for split in ("test", "red")
+        }  # fmt: skip
+
+    worse = Difference(
+        first=names[0], second=names[1], split="red", metric="language", separated=True, verdict="worse", stratum="zh",
+        difference=Interval(mean=-0.06, low=-0.1, high=-0.02, n=90),
+    )  # fmt: skip
+    report = EvalReport(
+        name=name, results=tuple(ModelResult(label=label, metrics=metrics(0.05 * n)) for n, label in enumerate(names)),
+        differences=() if better else (worse,), inputs={"test": sha256_id("test")}, rules={"mix": "1"}, config={},
+        timestamp=utc_now(),
+    )  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.canonical_json() + "\n", encoding="utf-8")
+    catalog.register_file(store, "evaluation", path, report.content_id(), {"name": name, "inputs": {}}, actor="screens")
+
+
+def fill_cycle(store: Store, by: str) -> None:
+    steps = "data,train-grpo,evaluate,gate,sign-off,register,promote"
+    same: dict[str, Any] = {"cycle": "cycle2", "inputs": sha256_id("inputs"), "decided_by": by}
+    add_cycle_event(store, CycleEvent(**same, step="plan", event="done", outputs={"steps": steps}))
+    for step in ("data", "train-grpo", "evaluate", "gate"):
+        add_cycle_event(store, CycleEvent(**same, step=step, event="done"))
+    reason = "1 more sign-off is needed."
+    add_cycle_event(store, CycleEvent(**same, step="sign-off", event="waiting", reason=reason, outputs={"command": "gate show"}))
 
 
 def fill_run(settings: Settings) -> None:
@@ -301,6 +436,7 @@ def served() -> Iterator[tuple[str, Store]]:
             fill(store)
             fill_run(settings)
             fill_trust(settings)
+            fill_loop(store)
             thread.start()
             while not server.started:
                 time.sleep(0.02)
@@ -308,7 +444,7 @@ def served() -> Iterator[tuple[str, Store]]:
             send_feedback(store, address)
             yield address, store
             server.should_exit = True
-            thread.join(timeout=10)
+            thread.join(timeout=30)
 
 
 def open_page(
@@ -349,7 +485,7 @@ def docs(browser: Browser, address: str, store: Store, out: Path, only: list[str
         if only and name not in only:
             continue
         page = open_page(browser, address, store, who, size, language, dark=name in DOCS_DARK)
-        page.goto(path.replace("/web/incidents/{incident}", incident_path(store)))
+        page.goto(filled(store, path))
         if name == "sent":
             send_form(page)
         # A page for judging keeps its button in view, so the screen is the picture.
@@ -372,7 +508,7 @@ def every(browser: Browser, address: str, store: Store, out: Path, only: list[st
                     continue
                 for dark in (False, True) if name in DARK else (False,):
                     page = open_page(browser, address, store, who, size, language, dark=dark)
-                    page.goto(path.replace("/web/incidents/{incident}", incident_path(store)))
+                    page.goto(filled(store, path))
                     if name == "sent":
                         send_form(page)
                     whole = page.query_selector("main.wide") is None

@@ -9,6 +9,7 @@ from web_world import BAD, GOOD, QUESTION, trace
 
 from medloop.contracts import GateCheck, GateResult, sha256_id
 from medloop.contracts.cycle import CycleEvent
+from medloop.privacy import consent
 from medloop.store import audit, catalog
 from medloop.store.records import gates, users
 from medloop.store.records.cycles import add_cycle_event
@@ -152,3 +153,21 @@ def test_search_finds_pages_and_ids_of_the_role_and_nothing_else(browse, fill, s
     assert gate.replace(":", "%3A") in engineer.get("/web/search?q=tiny%2Bx").text
     assert "Nothing found" in engineer.get("/web/search?q=chest+pain").text
     assert "/web/audit" in browse("auditor").get("/web/search?q=审计", headers={"Accept-Language": "zh"}).text.split("<main")[1]
+
+
+def test_consent_and_erasure_are_shown_in_numbers_without_a_person(browse, store):
+    consent.record(store, "patient-77", granted=True, purposes=("training",), text_version="1", actor="test")
+    consent.record(store, "patient-77", granted=False, purposes=("training",), text_version="1", actor="test")
+    page = browse("auditor").get("/web/privacy").text
+    numbers = re.findall(r"<strong>([\d,]+)</strong> ([a-z ]+)", page)
+    assert numbers[:3] == [("1", "consents recorded"), ("1", "withdrawals recorded"), ("1", "people with a consent on record")]
+    assert "patient-77" not in page and "sub_" not in page
+    assert browse("clinician").get("/web/privacy").status_code == 403
+
+
+def test_a_lost_session_ends_the_stream_of_events(browse):
+    """The browser asks again every few seconds, and a session that is over gets the login and no event."""
+    person = browse("clinician")
+    person.post("/web/logout", follow=False)
+    answered = person.get("/web/events", follow_redirects=False)
+    assert answered.status_code == 303 and answered.headers["location"].startswith("/web/login")

@@ -26,6 +26,7 @@ from medloop.web.pages import (
     lineage,
     live,
     login,
+    privacy,
     quarantine,
     queue,
     rate,
@@ -33,6 +34,7 @@ from medloop.web.pages import (
     run,
     search,
     settings,
+    teacher,
     traces,
     trust,
     users,
@@ -41,7 +43,7 @@ from medloop.web.pages import (
 PAGES = (
     home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
     trust, lineage, registry, deployments, knowledge, audit, users, settings, guidelines, static_files,
-    codebook, experiments, live, search, traces, datasets,
+    codebook, experiments, live, search, traces, datasets, privacy, teacher,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

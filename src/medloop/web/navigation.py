@@ -26,10 +26,13 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "lineage": EVERYBODY,
         "quarantine": ("clinician",),
         "approvals": ("clinician", "admin"),
+        "privacy": ("engineer", "auditor", "admin"),
     },
     "train": {
         "run": ("engineer", "admin"),
         "trust": ("engineer", "auditor", "admin"),
+        "reward_models": ("engineer", "auditor", "admin"),
+        "teacher": ("engineer", "auditor", "admin"),
     },
     "release": {
         "evaluations": READERS,

@@ -24,12 +24,14 @@ READERS = ("clinician", "engineer", "auditor", "admin")
 DataReader = Annotated[Caller, Depends(allow(*READERS, scope="data"))]
 EvaluationReader = Annotated[Caller, Depends(allow(*READERS, scope="gate"))]
 ReleaseReader = Annotated[Caller, Depends(allow(*READERS, scope="registry"))]
+RewardReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="jobs"))]
 ShortText = Annotated[str, Query(max_length=200)]
 Before = Annotated[int | None, Query(ge=1, lt=2**63)]
 KINDS = {
     "datasets": ("feedback", "dataset", "source", "prompts"),
     "evaluations": ("evaluation",),
     "releases": ("release",),
+    "reward_models": ("reward model",),
 }
 PAGE_SIZE = 50
 LEDGER = "safety_ledger.json"
@@ -54,6 +56,13 @@ def releases_page(
     request: Request, caller: ReleaseReader, q: ShortText = "", order: ShortText = "", before: Before = None
 ) -> Response:
     return _list(request, caller, "releases", q, "", order, before)
+
+
+@router.get("/reward_models")
+def reward_models_page(
+    request: Request, caller: RewardReader, q: ShortText = "", order: ShortText = "", before: Before = None
+) -> Response:
+    return _list(request, caller, "reward_models", q, "", order, before)
 
 
 @router.get("/evaluations/{sha256}")
@@ -97,7 +106,7 @@ def _list(request: Request, caller: Caller, page: str, q: str, kind: str, order:
         "more": address(path, **fields, before=shown[-1].row) if len(rows) > PAGE_SIZE else "",
         "first": address(path, **fields) if before else "",
         "turned": address(path, **{**fields, "order": "" if oldest else "oldest"}),
-        "filtered": bool(fields["q"] or kind),
+        "filtered": bool(fields["q"] or kind), "accuracy": _accuracy,
     }  # fmt: skip
     return show(request, caller, "datasets.html", **context)
 
@@ -116,6 +125,14 @@ def _report(entry: CatalogEntry) -> EvalReport | None:
     except (OSError, ValidationError):
         return None
     return report if report.content_id() == entry.sha256 else None
+
+
+def _accuracy(entry: CatalogEntry) -> str:
+    """The share of held-out pairs that a reward model ranks as people did, as its trainer measured it."""
+    metrics = entry.card.get("metrics", {})
+    names = ("test_accuracy", "test_accuracy_low", "test_accuracy_high")
+    mean, low, high = (metrics.get(name) for name in names)
+    return _number(None if mean is None else Interval(mean=mean, low=low, high=high, n=int(metrics.get("test_pairs", 0))))
 
 
 def _number(value: Interval | None) -> str:

@@ -1,0 +1,24 @@
+"""What the teacher was asked and what it cost, by day, model and template, from its log. Numbers only; the log has no text."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from medloop.api.deps import settings_of
+from medloop.api.policy import Caller, allow
+from medloop.teacher.usage import totals
+from medloop.web.render import show
+
+router = APIRouter(prefix="/web", include_in_schema=False)
+
+UsageReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="jobs"))]
+MOST = 200  # rows, newest days first
+
+
+@router.get("/teacher")
+def teacher_page(request: Request, caller: UsageReader) -> Response:
+    lines = totals(settings_of(request).workspace.logs / "deepseek_teacher")
+    newest = sorted(lines, key=lambda line: (line.day, line.model, line.template), reverse=True)
+    sums = {name: sum(getattr(line, name) for line in lines) for name in ("requests", "failed", "usd")}
+    return show(request, caller, "teacher.html", rows=newest[:MOST], sums=sums)
