@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from web_world import BAD, GOOD, QUESTION, trace
@@ -14,7 +15,7 @@ from medloop.store import audit, catalog
 from medloop.store.records import gates, users
 from medloop.store.records.cycles import add_cycle_event
 from medloop.web.navigation import GROUPS, MENU
-from medloop.web.pages import live
+from medloop.web.pages import dashboard, live
 
 ARTIFACT = sha256_id("adapter")
 
@@ -37,7 +38,7 @@ def stages(page: str) -> dict[str, str]:
 
 def rail(page: str) -> list[str]:
     part = page.split('<nav aria-label="Main menu">')[1].split("</nav>")[0]
-    return re.findall(r'href="/web/([a-z]*)"', part)[1:]
+    return re.findall(r'href="/web/([a-z_]*)"', part)[1:]
 
 
 @pytest.mark.parametrize("role", users.ROLES)
@@ -171,3 +172,14 @@ def test_a_lost_session_ends_the_stream_of_events(browse):
     person.post("/web/logout", follow=False)
     answered = person.get("/web/events", follow_redirects=False)
     assert answered.status_code == 303 and answered.headers["location"].startswith("/web/login")
+
+
+def test_the_dashboard_of_many_records_does_not_wait_for_its_numbers(browse, app, monkeypatch):
+    monkeypatch.setattr(dashboard, "MANY", 0)
+    engineer = browse("engineer")
+    assert "numbers are being measured" in engineer.get("/web/dashboard").text
+    end = time.monotonic() + 120
+    while 30 not in app.state.dashboard_numbers.last and time.monotonic() < end:
+        time.sleep(0.05)
+    page = engineer.get("/web/dashboard").text
+    assert "Measured:" in page and "being measured" not in page

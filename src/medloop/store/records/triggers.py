@@ -54,6 +54,12 @@ def new_records(store: Store) -> NewRecords:
         return _news(conn)
 
 
+def record_rows(store: Store) -> int:
+    """The highest row numbers of all records together: how many there are, about; takes three index lookups."""
+    with store.read() as conn:
+        return sum(newest_row_numbers(conn).values())
+
+
 def _news(conn: Connection) -> NewRecords:
     last = conn.execute(select(retrain_triggers).order_by(retrain_triggers.c.id.desc()).limit(1)).first()
     known = last.evidence["rows"] if last is not None else {}

@@ -11,7 +11,7 @@ audit_log = Table(
     # Plain text columns, so that the hash covers exactly what is stored.
     Column("timestamp", String, nullable=False),
     Column("actor", String, nullable=False),
-    Column("action", String, nullable=False),
+    Column("action", String, nullable=False, index=True),  # every read of rows that decide asks what the log announced
     Column("subject", String, nullable=False),
     Column("detail", Text, nullable=False),
     Column("hash", String(64), nullable=False),

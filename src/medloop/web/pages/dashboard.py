@@ -1,7 +1,9 @@
 """The feedback dashboard: tiles, plots and tables from feedback/insight/metrics.py, alerts, and open incidents. Numbers only."""
 
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -14,6 +16,7 @@ from medloop import plots
 from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.contracts import Interval, utc_now
+from medloop.errors import MedloopError
 from medloop.feedback.insight import alerts
 from medloop.feedback.insight.alerts import Alert
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
@@ -23,7 +26,7 @@ from medloop.feedback.review import queue
 from medloop.feedback.trigger import NEVER, check_trigger, trigger_config
 from medloop.jobs.retrain import pending_jobs
 from medloop.store.db import Store
-from medloop.store.records import quarantine
+from medloop.store.records import quarantine, triggers
 from medloop.store.records.incident_rows import IncidentFilter, list_incidents
 from medloop.store.records.triggers import newest_trigger
 from medloop.web.people import People, skills_of
@@ -36,6 +39,8 @@ TOLD_NAMES = ("engineer", "admin")
 MetricsReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
 SPANS = (7, 30, 365)  # days
 CACHE_S = 30.0
+MOST_SPANS = 8  # that are kept
+MANY = 20_000  # records from which measuring is left to a thread
 MAX_INCIDENTS = 10
 KINDS = ("feedback", "preference", "correction")
 
@@ -64,29 +69,76 @@ def dashboard_page(request: Request, caller: MetricsReader, days: Annotated[int,
 
 
 def _show(request: Request, caller: Caller, days: int) -> Response:
-    store, t, metrics = store_of(request), translator_of(request), _measured(request, days)
+    store, t, numbers = store_of(request), translator_of(request), _numbers(request, days)
     who = People(store, t)
-    context: dict[str, Any] = {"who": who, "spans": SPANS, "days": days}
+    context: dict[str, Any] = {"who": who, "spans": SPANS, "days": days, "numbers": numbers}
     context["incidents"] = list_incidents(store, IncidentFilter("open"), limit=MAX_INCIDENTS)
+    if numbers is None:
+        return show(request, caller, "dashboard.html", **context)
+    metrics = numbers.metrics
     waiting = sum(queue.stats(store).open_by_kind.values())
     context["tiles"] = _tiles(metrics, waiting, quarantine.count(store), t)
     context["trained"] = _trained(metrics, t)
     context["figures"] = [figure for draw in (_volume, _stars, _agreement) if (figure := draw(metrics, t)) is not None]
-    context["trigger"] = _trigger(store)
-    context["voters"] = _voters(request, who) if caller.role in TOLD_NAMES else []
+    context["trigger"] = numbers.trigger
+    context["voters"] = _voters(request, who, wait=numbers.is_small) if caller.role in TOLD_NAMES else []
     context["alerts"] = _alerts(metrics.alerts, who, t) if caller.role in TOLD_NAMES else []  # they name people
     return show(request, caller, "dashboard.html", **context)
 
 
-def _measured(request: Request, days: int) -> FeedbackMetrics:
-    """Measuring takes a while, so the numbers are cached for half a minute."""
-    cache: dict[int, tuple[float, FeedbackMetrics]] = request.app.state.dashboard_cache
-    measured_at, metrics = cache.get(days, (0.0, None))
-    if metrics is None or time.monotonic() - measured_at > CACHE_S:
-        metrics = measure(store_of(request), MetricsConfig(since=utc_now() - timedelta(days=days)))
-        cache.clear()
-        cache[days] = (time.monotonic(), metrics)
-    return metrics
+@dataclass(frozen=True)
+class DashboardNumbers:
+    """What takes long to measure, and when it was."""
+
+    metrics: FeedbackMetrics
+    trigger: dict[str, Any]
+    measured: datetime
+    is_small: bool
+
+
+class DashboardCache:
+    """The numbers of the dashboard by their span of days. Those of many records are measured in a thread; nobody waits for it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.last = store, dict[int, DashboardNumbers]()
+        self._running = threading.Lock()
+
+    def measure(self, days: int, *, is_small: bool) -> DashboardNumbers:
+        metrics = measure(self.store, MetricsConfig(since=utc_now() - timedelta(days=days)))
+        numbers = DashboardNumbers(metrics, _trigger(self.store), utc_now(), is_small)
+        if len(self.last) >= MOST_SPANS:
+            self.last.clear()
+        self.last[days] = numbers
+        return numbers
+
+    def later(self, days: int) -> DashboardNumbers | None:
+        """What was measured last, maybe nothing yet; a new measurement begins."""
+        if self._running.acquire(blocking=False):
+            threading.Thread(target=self._quietly, args=(days,), name="dashboard", daemon=True).start()
+        return self.last.get(days)
+
+    def _quietly(self, days: int) -> None:
+        try:
+            with suppress(MedloopError):  # the database is busy, or the server stops
+                self.measure(days, is_small=False)
+        finally:
+            self._running.release()
+
+
+def _numbers(request: Request, days: int) -> DashboardNumbers | None:
+    """The numbers of the last half minute, else new ones; of many records those that were measured last, at first none."""
+    state, store = request.app.state, store_of(request)
+    fresh: dict[int, float] = state.dashboard_cache  # emptied by pages that change what is counted
+    if not hasattr(state, "dashboard_numbers"):
+        state.dashboard_numbers = DashboardCache(store)
+    cache: DashboardCache = state.dashboard_numbers
+    if days in cache.last and time.monotonic() - fresh.get(days, float("-inf")) < CACHE_S:
+        return cache.last[days]
+    is_small = triggers.record_rows(store) < MANY
+    numbers = cache.measure(days, is_small=True) if is_small else cache.later(days)
+    if numbers is not None and (is_small or (utc_now() - numbers.measured).total_seconds() < CACHE_S):
+        fresh[days] = time.monotonic()
+    return numbers
 
 
 def _trigger(store: Store) -> dict[str, Any]:
@@ -96,9 +148,10 @@ def _trigger(store: Store) -> dict[str, Any]:
     return {"check": check, "config": config, "last": newest_trigger(store), "counts_records": config.every < NEVER}
 
 
-def _voters(request: Request, who: People) -> list[tuple[str, RaterSkill]]:
+def _voters(request: Request, who: People, *, wait: bool) -> list[tuple[str, RaterSkill]]:
     """Who votes on what a dataset says, and what each vote weighs; the greatest weight first."""
-    skills = skills_of(request).measured()
+    cache = skills_of(request)
+    skills = cache.measured() if wait else cache.last()
     voters = ((who(rater), skill) for rater, skill in skills.items() if skill.shared or not skill.only_against)
     return sorted(voters, key=lambda row: (-row[1].weight, row[0]))
 

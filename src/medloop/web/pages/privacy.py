@@ -1,6 +1,6 @@
 """Consent, privacy review and erasure in numbers: what people allowed, what is held back, what was erased. Read-only."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
@@ -20,5 +20,9 @@ PrivacyReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", 
 @router.get("/privacy")
 def privacy_page(request: Request, caller: PrivacyReader) -> Response:
     store = store_of(request)
-    context = {"counts": privacy_counts(store), "default": consent_default(store), "who": People(store, translator_of(request))}
+    context: dict[str, Any] = {
+        "counts": privacy_counts(store),
+        "default": consent_default(store),
+        "who": People(store, translator_of(request)),
+    }
     return show(request, caller, "privacy.html", **context)
