@@ -140,13 +140,14 @@ def test_twenty_negatives_go_out_and_come_back(
             assert ended.code == 0, ended.err
             return json.loads(ended.out)
 
-        assert run("push", "--n", "20")["pushed"] == 20
+        pushed = run("push", "--n", "20")
+        assert pushed["pushed"] == 20
         assert run("push")["pushed"] == 0
-        tasks = {task["id"]: task for task in http.get("/api/tasks/", params={"fields": "all", "page_size": 100}).json()["tasks"]}
-        assert len(tasks) == 20
+        listed = http.get("/api/tasks/", params={"project": pushed["projects"][0], "fields": "all", "page_size": 100}).json()
+        ids = sorted(task["id"] for task in listed["tasks"])
+        assert len(ids) == 20
 
         li, wu, stranger = (Annotator(address, invitation, f"{name}@example.org") for name in ("li", "wu", "stranger"))
-        ids = sorted(tasks)
         annotations = {task: (li if n % 2 else wu).annotate(task, corrected(n)) for n, task in enumerate(ids[:18])}
         bogus = [{"from_name": "nonsense", "to_name": "answer", "type": "choices", "value": {"choices": ["x"]}}]
         li.annotate(ids[18], bogus)  # the real server answers 201

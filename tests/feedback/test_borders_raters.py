@@ -65,6 +65,24 @@ def test_a_program_cannot_take_an_experts_answer_out_of_the_data(clinic: Clinic)
     assert learnt(clinic) == ["Never drink it.", GOOD]
 
 
+def test_one_key_with_invented_names_does_not_outvote_a_clinician(clinic: Clinic) -> None:
+    """Names that nobody has are refused; without a name the key is one rater, and not one whose likes are learnt."""
+    clinic.sent("dr-wu", "feedback", **RATED, agent_response=GOOD, thumb="up")
+    clinic.sent("dr-wu", "preference", **CHOICE, preferred="a")
+    for n in range(12):
+        invented = {"clinician_id": f"dr-invented-{n}"}
+        for kind, body in (("feedback", {**RATED, "agent_response": GOOD, "thumb": "down"}), ("preference", CHOICE)):
+            more = {} if kind == "feedback" else {"preferred": "b"}
+            assert clinic.call("bot", "POST", f"/rlhf/{kind}", **body, **more, **invented).status_code == 422
+        for name in ("dr-li", "dr-wu"):  # users, but the key does not speak for them
+            body = {**CHOICE, "preferred": "b", "clinician_id": name}
+            assert clinic.call("bot", "POST", "/rlhf/preference", **body).status_code == 422
+        clinic.sent("bot", "feedback", **{**RATED, "session_id": f"s{n}"}, agent_response=GOOD, thumb="down")
+        clinic.sent("bot", "preference", **CHOICE, preferred="b", session_id=f"s{n}")
+    assert learnt(clinic) == [GOOD]
+    assert {str(pair["chosen"]) for pair in clinic.pairs()} == {GOOD}
+
+
 def test_a_correction_that_raters_of_more_weight_dislike_is_not_learnt(clinic: Clinic) -> None:
     clinic.sent("dr-wu", "correction", **CORRECTION)
     for who in ("dr-li", "dr-xu"):

@@ -1,6 +1,7 @@
 """`medloop data`: import files, prepare them for training, build datasets from feedback."""
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,9 +12,11 @@ from medloop.cli import ui
 from medloop.cli.langfuse import import_from_langfuse
 from medloop.contracts import DatasetCard, Source
 from medloop.contracts.dataset import Split
+from medloop.contracts.record_filter import RecordFilter
 from medloop.data.export import export as export_split
 from medloop.data.export import export_feedback
 from medloop.data.feedback.build import FeedbackConfig, write_preferences
+from medloop.data.feedback.filter_records import count_fitting
 from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, quarantine_file, read_card
 from medloop.data.prepare.prepare import prepare as prepare_data
 from medloop.data.prepare.split import SPLITS
@@ -294,6 +297,10 @@ def build(
             "--liked-answers/--no-liked-answers", help="Keep answers that most raters liked for SFT (default: keep them)."
         ),
     ] = None,
+    filter_: Annotated[
+        Path | None,
+        typer.Option("--filter", metavar="FILE", help="Only records that fit this tree (see 'data filter')."),
+    ] = None,
     config: ui.ConfigFile = None,
     set_: ui.SetPairs = None,
 ) -> None:
@@ -305,7 +312,8 @@ def build(
     Example:  medloop data build --name week46
     """
     settings = ui.settings()
-    flags = {"name": name, "test_share": test_share, "liked_answers": liked_answers}
+    flags: dict[str, Any] = {"name": name, "test_share": test_share, "liked_answers": liked_answers}
+    flags["filter"] = read_filter(filter_) if filter_ else None
     chosen = load_config(FeedbackConfig, file=config, pairs=set_ or (), flags=flags)
     with open_store(settings) as store:
         seed = settings.seed if seed is None else seed
@@ -320,6 +328,34 @@ def build(
     if built.foreign_rows:
         ui.say(f"{built.foreign_rows:,} rows from other sources stay in data/preferences.")
     ui.say(f"Dataset {built.sha256[:19]}…  Read the card: {ui.shown(built.folder / 'DATA_CARD.md')}")
+
+
+@data_app.command("filter")
+def filter_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON with the tree: all, any, none, field.")],
+    json_: ui.AsJson = False,
+) -> None:
+    """Count the feedback that fits a filter. 'data build --filter FILE' builds a dataset from it alone.
+
+    Fields: kind, stars, liked, critical, reward, axis.NAME, stratum, language, rater, role, version, agent, day, consent.
+
+    Example:  medloop data filter urgent-zh.yaml
+    """
+    tree = read_filter(file)
+    with open_audit_trail(ui.settings()) as trail:
+        counts = count_fitting(trail.store, tree, actor=actor())
+    if json_:
+        ui.say_json(asdict(counts))
+        return
+    ui.say(f"{counts.fitting:,} of {counts.records:,} records fit.")
+    for title, numbers in (("kind", counts.kinds), ("language", counts.languages), ("stratum", counts.strata)):
+        ui.say(f"  by {title}: " + (", ".join(f"{name} {n:,}" for name, n in sorted(numbers.items())) or "none"))
+    if counts.fitting:
+        ui.next_step(f"data build --name filtered --filter {shlex.quote(str(file))}")
+
+
+def read_filter(file: Path) -> RecordFilter:
+    return load_config(RecordFilter, file=file, flags={})
 
 
 @data_app.command("prepare-preferences")

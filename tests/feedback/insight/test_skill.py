@@ -91,7 +91,7 @@ def test_without_evidence_the_role_decides_and_nobody_is_certain() -> None:
 
 def test_where_nobody_agrees_with_anybody_nobody_gains_weight() -> None:
     votes = simulate({f"r{n}": 0.5 for n in range(3)}, units=2000)
-    assert max(skill.weight for skill in skills(votes).values()) <= UNKNOWN_WEIGHT
+    assert max(skill.weight for skill in skills(votes).values()) <= UNKNOWN_WEIGHT + 1e-9
 
 
 def test_annotators_who_agree_with_each_other_do_not_vote_clinicians_down() -> None:
@@ -106,3 +106,17 @@ def test_annotators_who_agree_with_each_other_do_not_vote_clinicians_down() -> N
     assert (
         found["li"].weight > 1 and found["wu"].weight > 1 and found["h1"].weight == found["h2"].weight == found["h3"].weight == 0
     )
+
+
+def test_invented_names_that_agree_with_each_other_vouch_for_nobody() -> None:
+    """Twelve names that are no raters here, all against one clinician; each of them is measured by the clinician alone."""
+    votes, names = Votes(), [f"dr-invented-{n}" for n in range(12)]
+    for unit in range(200):
+        told = {"li": unit % 2 == 0, **dict.fromkeys(names, unit % 2 == 1)}
+        votes.add_unit([mark(unit * 20 + n, name, up) for n, (name, up) in enumerate(told.items())])
+    found = skills(votes, li=CLINICIAN)
+    assert found["li"].weight > 0 == sum(found[name].weight for name in names)
+    alone = skills(simulate(dict.fromkeys(names, 1.0)))
+    assert {round(alone[name].weight - UNKNOWN_WEIGHT, 9) for name in names} == {
+        0
+    }  # where nobody knows better, they stay unknown

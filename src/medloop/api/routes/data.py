@@ -15,7 +15,9 @@ from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.api.task_jobs import FILED, FULL, JobOut, Wait, filed, job_fields, look, place_of
 from medloop.contracts.feedback import Purpose
+from medloop.contracts.record_filter import RecordFilter
 from medloop.data.feedback.build import FeedbackConfig
+from medloop.data.feedback.filter_records import count_fitting
 from medloop.data.feedback.select import KINDS
 from medloop.errors import InputError
 from medloop.jobs import erasures, submit
@@ -62,6 +64,16 @@ class BuildJobOut(JobOut):
     """`result` is set when the state is `succeeded`."""
 
     result: DatasetOut | None = None
+
+
+class FilterOut(BaseModel):
+    """Records in the newest version of each, and those that fit, by kind, language and gravest stratum."""
+
+    records: int
+    fitting: int
+    kinds: dict[str, int] = Field(examples=[{"rating": 120, "correction": 12}])
+    languages: dict[str, int] = Field(examples=[{"zh": 80, "en": 52}])
+    strata: dict[str, int] = Field(examples=[{"emergency": 9, "routine": 123}])
 
 
 class ConsentBody(BaseModel):
@@ -187,6 +199,12 @@ def build(body: BuildBody, request: Request, response: Response, caller: Enginee
     with place_of(request, caller, "BUILD"):  # an erasure is a duty: it is neither counted nor refused
         job_id = submit.submit_build(config, store.settings, seed=seed, actor=caller.user_id)
     return filed(_build_job(request, job_id, wait), response)
+
+
+@router.post("/data/filter")
+def count_filtered(body: RecordFilter, request: Request, caller: Engineer) -> FilterOut:
+    """How many records fit a filter; the same tree is the setting `filter` of a build. No text is returned."""
+    return FilterOut.model_validate(asdict(count_fitting(store_of(request), body, actor=caller.user_id)))
 
 
 @router.get("/data/build/{job_id}")

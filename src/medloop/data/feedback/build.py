@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import FeedbackCard, Record
 from medloop.contracts.dataset import SPLIT_FILES, Split
+from medloop.contracts.record_filter import RecordFilter
 from medloop.data.feedback.draft_dataset import KINDS, DraftDataset, RowPool
 from medloop.data.feedback.near_rows import DistinctPrompts
 from medloop.data.feedback.propose_rules import RuleProposals
@@ -58,6 +59,7 @@ class FeedbackConfig(BaseModel):
     strict_consent: bool = Field(
         False, description="A record about a person needs that person's consent on file; no refusal is not enough."
     )
+    filter: RecordFilter | None = Field(None, description="Only records that fit this tree; see 'medloop data filter'.")
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def drafting(
     The store gets nothing but audit lines and what goes into quarantine.
     """
     scrubber = CachedScrubber()
-    selection = select_records(store, scrubber, actor=actor, strict=config.strict_consent, progress=progress)
+    selection = select_records(store, scrubber, actor=actor, strict=config.strict_consent, only=config.filter, progress=progress)
     with RowPool(folder) as pool:
         draft = DraftDataset(selection, pool, Nearness(both=config.question_threshold))
         held_out, draft.parents = _held_out_prompts(store.settings.workspace)

@@ -22,6 +22,8 @@ import numpy as np
 from medloop.contracts import Contract, Correction, Feedback, Message, Preference, Trace
 from medloop.contracts.feedback import FAULT_AXES, Purpose
 from medloop.contracts.polarity import label, polarity
+from medloop.contracts.record_filter import RecordFilter
+from medloop.data.feedback.filter_records import RecordFacts
 from medloop.data.feedback.rater_weights import RaterWeights
 from medloop.data.feedback.rows import AnswerRating, Choice, ExpertAnswer, FeedbackPrompt, PromptFeedback
 from medloop.data.progress import Progress, silent
@@ -36,7 +38,7 @@ from medloop.store.records.review_verdicts import check_verdicts
 KINDS: tuple[type[Feedback] | type[Preference] | type[Correction], ...] = (Feedback, Preference, Correction)
 FeedbackRecord = Feedback | Preference | Correction
 PURPOSE = "data build"
-Status = Literal["used", "check", "superseded", "no_consent", "quarantined", "refused", "erased", "phi", "empty"]
+Status = Literal["used", "check", "superseded", "no_consent", "quarantined", "refused", "erased", "phi", "empty", "filtered"]
 LONGEST_SPECIALTY = 40  # characters
 BATCH = 500  # records in memory at once, unless one prompt has more
 RowRef = tuple[bytes, int, int]  # hash of the prompt, index in KINDS, row number
@@ -165,12 +167,14 @@ def select_records(
     strict: bool = False,
     uses: tuple[Purpose, ...] = ("training",),
     purpose: str = PURPOSE,
+    only: RecordFilter | None = None,
     progress: Progress = silent,
 ) -> RecordSelection:
     """Read every record, with a line in the audit log, and decide its status; doubtful ones go into quarantine.
 
-    `uses` is what a record must allow, `purpose` what the audit log says.
+    `uses` is what a record must allow, `purpose` what the audit log says, `only` which of them are wanted.
     """
+    facts = RecordFacts(store) if only is not None else None
     register, erased = Register.of(store, strict=strict), lineage.erased_ids(store)
     answered_checks = check_verdicts(store)
     states = {entry.record_id: entry.state for entry in quarantine.list_held(store, None)}
@@ -181,19 +185,34 @@ def select_records(
             checks = _Checks(register, states, erased, lineage.superseded(store, table), scrubber, uses, answered_checks)
             selection.statuses[table.name] = Counter()
             for page in read_pages(store, kind, actor=actor, purpose=purpose):
-                _select_page(store, selection, number, page, checks, actor)
+                wanted = _wanted(selection.traces, page, only, facts)
+                _select_page(store, selection, number, page, checks, actor, wanted)
                 step(len(page))
     return selection
 
 
+def _wanted(
+    cited: CitedTraces, page: Sequence[tuple[int, FeedbackRecord]], only: RecordFilter | None, facts: RecordFacts | None
+) -> Collection[int] | None:
+    """The rows that fit the filter; None without one."""
+    if only is None or facts is None:
+        return None
+    traces = cited.get(record.trace_id for _, record in page)
+    facts.load_rewards(sorted(traces))
+    return {row for row, record in page if facts.fits(only, record, traces.get(record.trace_id or ""))}
+
+
 def _select_page(
-    store: Store, selection: RecordSelection, number: int, page: Sequence[tuple[int, FeedbackRecord]], checks: _Checks, actor: str
-) -> None:
+    store: Store, selection: RecordSelection, number: int, page: Sequence[tuple[int, FeedbackRecord]], checks: _Checks,
+    actor: str, wanted: Collection[int] | None,
+) -> None:  # fmt: skip
     kind, usable, doubtful = KINDS[number], list[tuple[int, FeedbackRecord]](), dict[str, tuple[Contract, Assessment]]()
     traces = selection.traces.get(record.trace_id for _, record in page)
     for row, record in page:
         record_id = crud.id_of(record)
         status = checks.status(record, record_id)
+        if status == "used" and wanted is not None and row not in wanted:
+            status = "filtered"
         if status == "used" and (doubt := checks.doubt(record, record_id, traces.get(record.trace_id or ""))):
             doubtful.setdefault(doubt[0], doubt[1:])
             status = "phi"

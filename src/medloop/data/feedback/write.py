@@ -50,7 +50,7 @@ STATUSES = {
     "no_consent": "the record does not allow training, or the person it is about withdrew consent",
     "quarantined": "waits for a reviewer: medloop quarantine list", "refused": "a reviewer refused it",
     "phi": "may still name somebody: this build put it into quarantine", "erased": "erased, then sent again under the same id",
-    "empty": "the question or an answer is only white space",
+    "empty": "the question or an answer is only white space", "filtered": "does not fit the filter of this dataset",
 }  # fmt: skip
 REASONS = {
     "tie": "as many raters for as against",

@@ -9,8 +9,10 @@ Dawid and Skene (1979) with two rates a rater (how often they see a good answer,
 keep it honest. A rater is compared with the others only, never with a majority that they are part of. Where the truth is known (a
 senior settled the item, or it was put into the queue to check raters), it is the truth that counts. And a rater starts with what
 their role is worth, a clinician as if 20 earlier judgements were known and 16 of them right, and is measured only by others of at
-least that standing: annotators who agree with each other do not vote clinicians down. Agreement that chance explains is worth
-nothing, so whoever likes everything ends at 0.5. The accuracy is one standard error below the estimate: doubt lowers a weight.
+least that standing: annotators who agree with each other do not vote clinicians down. Names that are no raters of this
+workspace are measured by those who are, never by one another: ten invented names that agree vouch for nobody. Agreement that
+chance explains is worth nothing, so whoever likes everything ends at 0.5. The accuracy is one standard error below the
+estimate: doubt lowers a weight.
 
 Evidence ages: a judgement counts half after the rater's next 200. After an alarm of drift only later judgements count, and the
 rater starts again as somebody unknown. The weight is the log odds of the accuracy, the share that is optimal for independent
@@ -38,6 +40,7 @@ Floats = NDArray[np.float64]
 Prior = tuple[float, float]  # judgements that were right and wrong, as if they had been seen
 PRIORS: dict[str, Prior] = {"clinician": (16.0, 4.0), "annotator": (7.0, 3.0)}  # by role
 UNKNOWN: Prior = (3.0, 2.0)  # programs that name nobody, and raters who are not users
+UNKNOWN_STANDING = UNKNOWN[0] / sum(UNKNOWN)
 MOST, LEAST = 0.95, 0.05
 BETTER_THAN_CHANCE = 0.55  # one half is chance; what the role is worth fades only slowly
 HALF_LIFE = 200.0  # judgements of the same rater
@@ -166,15 +169,17 @@ class _Table:
         return cls(rater, unit, liked, truth, age)
 
     def expected(self, rates: Floats, standing: Floats) -> Floats:
-        """For each vote, the probability that its unit is good according to others of at least its rater's standing, or to the
-        truth; one half where there are none."""
+        """For each vote, the probability that its unit is good according to others of at least its rater's standing (for unknown
+        raters: of more), or to the truth; one half where there are none."""
         bad, good = np.where(rates.mean(axis=1, keepdims=True) > 0.5, rates, 0.5)[self.rater].T  # nobody is turned round
         own = np.where(self.liked == 1, np.log(good / (1 - bad)), np.log((1 - good) / bad)) * (self.age > 0)
         mine = standing[self.rater]
         others: Floats = np.zeros(len(own))
         for level in np.unique(mine):
-            heard = np.where(mine >= level, own, 0.0)
-            others = np.where(mine == level, np.bincount(self.unit, weights=heard)[self.unit] - own, others)
+            unknown = level <= UNKNOWN_STANDING
+            heard = np.where(mine > level if unknown else mine >= level, own, 0.0)
+            said = np.bincount(self.unit, weights=heard)[self.unit]
+            others = np.where(mine == level, said if unknown else said - own, others)
         probability = 1 / (1 + np.exp(-np.clip(others, -30, 30)))
         return np.where(self.truth >= 0, self.truth, probability)
 
