@@ -12,7 +12,7 @@ from medloop.cli import ui
 from medloop.cli.langfuse import import_from_langfuse
 from medloop.contracts import DatasetCard, Source
 from medloop.contracts.dataset import Split
-from medloop.contracts.record_filter import RecordFilter
+from medloop.contracts.record_filter import FilterTree
 from medloop.data.export import export as export_split
 from medloop.data.export import export_feedback
 from medloop.data.feedback.build import FeedbackConfig, write_preferences
@@ -354,8 +354,8 @@ def filter_(
         ui.next_step(f"data build --name filtered --filter {shlex.quote(str(file))}")
 
 
-def read_filter(file: Path) -> RecordFilter:
-    return load_config(RecordFilter, file=file, flags={})
+def read_filter(file: Path) -> FilterTree:
+    return load_config(FilterTree, file=file, flags={})
 
 
 @data_app.command("prepare-preferences")

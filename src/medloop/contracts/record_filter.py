@@ -28,12 +28,12 @@ FactValue = frozenset[str] | float | None
 Facts = Callable[[str], FactValue]  # by field: words, a number, or None where the record has none
 
 
-class RecordFilter(Contract):
+class FilterTree(Contract):
     """One node: a group (`all`, `any` or `none` of its parts), or a condition on a field."""
 
-    all: tuple[RecordFilter, ...] | None = Field(None, min_length=1, max_length=20)
-    any: tuple[RecordFilter, ...] | None = Field(None, min_length=1, max_length=20)
-    none: tuple[RecordFilter, ...] | None = Field(None, min_length=1, max_length=20)
+    all: tuple[FilterTree, ...] | None = Field(None, min_length=1, max_length=20)
+    any: tuple[FilterTree, ...] | None = Field(None, min_length=1, max_length=20)
+    none: tuple[FilterTree, ...] | None = Field(None, min_length=1, max_length=20)
     field: FilterField | None = None
     equals: Word | float | None = None
     one_of: tuple[Word, ...] | None = Field(None, min_length=1, max_length=50)
@@ -41,7 +41,7 @@ class RecordFilter(Contract):
     at_most: float | Word | None = None
 
     @model_validator(mode="after")
-    def _is_one_thing(self) -> RecordFilter:
+    def _is_one_thing(self) -> FilterTree:
         groups = [name for name in ("all", "any", "none") if getattr(self, name) is not None]
         tests = [name for name in ("equals", "one_of", "at_least", "at_most") if getattr(self, name) is not None]
         if len(groups) + (self.field is not None) != 1:
@@ -67,7 +67,7 @@ class RecordFilter(Contract):
             raise ValueError("this field is a word: compare it with a word")
 
     @property
-    def parts(self) -> tuple[RecordFilter, ...]:
+    def parts(self) -> tuple[FilterTree, ...]:
         return self.all or self.any or self.none or ()
 
     @property

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
 from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace
-from medloop.contracts.record_filter import RecordFilter
+from medloop.contracts.record_filter import FilterTree
 from medloop.data.feedback.filter_records import count_fitting
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
@@ -90,7 +90,7 @@ def store(home: Path) -> Iterator[Store]:
     ],
 )  # fmt: skip
 def test_a_tree_counts_what_fits(store: Store, tree: dict[str, Any], fitting: int) -> None:
-    counts = count_fitting(store, RecordFilter.model_validate(tree), actor="t")
+    counts = count_fitting(store, FilterTree.model_validate(tree), actor="t")
     assert (counts.records, counts.fitting) == (7, fitting)
     assert sum(counts.kinds.values()) == sum(counts.languages.values()) == sum(counts.strata.values()) == fitting
 
@@ -107,7 +107,7 @@ def test_a_tree_counts_what_fits(store: Store, tree: dict[str, Any], fitting: in
 )  # fmt: skip
 def test_a_tree_that_means_nothing_is_refused(tree: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        RecordFilter.model_validate(tree)
+        FilterTree.model_validate(tree)
 
 
 def test_a_dataset_is_built_from_what_fits_and_the_next_step_runs(home: Path, tmp_path: Path, command_line) -> None:

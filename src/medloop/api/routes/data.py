@@ -15,7 +15,7 @@ from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
 from medloop.api.task_jobs import FILED, FULL, JobOut, Wait, filed, job_fields, look, place_of
 from medloop.contracts.feedback import Purpose
-from medloop.contracts.record_filter import RecordFilter
+from medloop.contracts.record_filter import FilterTree
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.feedback.filter_records import count_fitting
 from medloop.data.feedback.select import KINDS
@@ -202,7 +202,7 @@ def build(body: BuildBody, request: Request, response: Response, caller: Enginee
 
 
 @router.post("/data/filter")
-def count_filtered(body: RecordFilter, request: Request, caller: Engineer) -> FilterOut:
+def count_filtered(body: FilterTree, request: Request, caller: Engineer) -> FilterOut:
     """How many records fit a filter; the same tree is the setting `filter` of a build. No text is returned."""
     return FilterOut.model_validate(asdict(count_fitting(store_of(request), body, actor=caller.user_id)))
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import FeedbackCard, Record
 from medloop.contracts.dataset import SPLIT_FILES, Split
-from medloop.contracts.record_filter import RecordFilter
+from medloop.contracts.record_filter import FilterTree
 from medloop.data.feedback.draft_dataset import KINDS, DraftDataset, RowPool
 from medloop.data.feedback.near_rows import DistinctPrompts
 from medloop.data.feedback.propose_rules import RuleProposals
@@ -59,7 +59,7 @@ class FeedbackConfig(BaseModel):
     strict_consent: bool = Field(
         False, description="A record about a person needs that person's consent on file; no refusal is not enough."
     )
-    filter: RecordFilter | None = Field(None, description="Only records that fit this tree; see 'medloop data filter'.")
+    filter: FilterTree | None = Field(None, description="Only records that fit this tree; see 'medloop data filter'.")
 
 
 @dataclass(frozen=True)

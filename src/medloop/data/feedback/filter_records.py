@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from medloop.contracts import Correction, Feedback, Preference, Trace
 from medloop.contracts.polarity import label, polarity
-from medloop.contracts.record_filter import FactValue, RecordFilter
+from medloop.contracts.record_filter import FactValue, FilterTree
 from medloop.data.text.risk import strata_of
 from medloop.lexicon.language import detect_language
 from medloop.store.db import Store
@@ -54,7 +54,7 @@ class RecordFacts:
         """Of the next records; without this no record has a reward."""
         self._rewards = reward_values(self._store, traces)
 
-    def fits(self, tree: RecordFilter, record: Judged, trace: Trace | None) -> bool:
+    def fits(self, tree: FilterTree, record: Judged, trace: Trace | None) -> bool:
         return tree.matches(lambda name: self.of(name, record, trace))
 
     def of(self, name: str, record: Judged, trace: Trace | None) -> FactValue:
@@ -119,7 +119,7 @@ FACTS: dict[str, Callable[[RecordFacts, Judged, Trace | None], FactValue]] = {
 }
 
 
-def count_fitting(store: Store, tree: RecordFilter, *, actor: str) -> FilterCounts:
+def count_fitting(store: Store, tree: FilterTree, *, actor: str) -> FilterCounts:
     """Count the records that fit, whatever they allow: a build says how many of them may be learnt from."""
     facts, erased = RecordFacts(store), lineage.erased_ids(store)
     cited = CitedTraces(store, KIND_OF, actor=actor, purpose=PURPOSE)

@@ -22,7 +22,7 @@ import numpy as np
 from medloop.contracts import Contract, Correction, Feedback, Message, Preference, Trace
 from medloop.contracts.feedback import FAULT_AXES, Purpose
 from medloop.contracts.polarity import label, polarity
-from medloop.contracts.record_filter import RecordFilter
+from medloop.contracts.record_filter import FilterTree
 from medloop.data.feedback.filter_records import RecordFacts
 from medloop.data.feedback.rater_weights import RaterWeights
 from medloop.data.feedback.rows import AnswerRating, Choice, ExpertAnswer, FeedbackPrompt, PromptFeedback
@@ -167,7 +167,7 @@ def select_records(
     strict: bool = False,
     uses: tuple[Purpose, ...] = ("training",),
     purpose: str = PURPOSE,
-    only: RecordFilter | None = None,
+    only: FilterTree | None = None,
     progress: Progress = silent,
 ) -> RecordSelection:
     """Read every record, with a line in the audit log, and decide its status; doubtful ones go into quarantine.
@@ -192,7 +192,7 @@ def select_records(
 
 
 def _wanted(
-    cited: CitedTraces, page: Sequence[tuple[int, FeedbackRecord]], only: RecordFilter | None, facts: RecordFacts | None
+    cited: CitedTraces, page: Sequence[tuple[int, FeedbackRecord]], only: FilterTree | None, facts: RecordFacts | None
 ) -> Collection[int] | None:
     """The rows that fit the filter; None without one."""
     if only is None or facts is None:
