@@ -14,7 +14,7 @@ import pytest
 from medloop.contracts import Judgement
 from medloop.errors import BusyError, NoSpaceError
 from medloop.store.files import jsonl
-from medloop.teacher.judge import _exclusive
+from medloop.teacher.judge import exclusive
 from medloop.testing.teacher_server import TeacherServer
 
 CHILD = """
@@ -75,7 +75,7 @@ def test_a_judgement_by_another_served_model_is_not_taken(desk: Any) -> None:
 
 
 def test_two_runs_at_once_are_refused(desk: Any) -> None:
-    with TeacherServer() as server, _exclusive(desk.files.judgements), pytest.raises(BusyError, match="The teacher of"):
+    with TeacherServer() as server, exclusive(desk.files.judgements), pytest.raises(BusyError, match="The teacher of"):
         desk.judge(server)
 
 

@@ -38,6 +38,7 @@ from medloop.api.routes import (
     quarantine,
     queue,
     registry,
+    rubrics,
     train,
     widget,
 )
@@ -137,6 +138,7 @@ def create_app(
         registry,
         gate,
         codebook,
+        rubrics,
         deploy,
         experiments,
     )

@@ -25,6 +25,7 @@ from medloop.loop.deploy import DeployRefusedError
 from medloop.privacy.erasure.erase import ChangedSinceRequestError
 from medloop.serve.gateway.chat_request import ChatError, openai_error
 from medloop.store.records.codebook import CodebookPersonError, CodebookRefusedError, NoSuchEntryError
+from medloop.store.records.criteria import CriterionDecidedError, CriterionPersonError, NoSuchCriterionError
 from medloop.store.records.erasure_requests import DecidedError, NoSuchRequestError, NotAllowedError
 from medloop.store.records.experiments import ExperimentStateError, NoSuchExperimentError
 from medloop.store.records.gates import GateDecidedError, GatePersonError, NoSuchGateError
@@ -69,6 +70,9 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (CodebookPersonError, 403),
     (CodebookRefusedError, 409),
     (NoSuchEntryError, 404),
+    (CriterionPersonError, 403),
+    (CriterionDecidedError, 409),
+    (NoSuchCriterionError, 404),
     (GateDecidedError, 409),
     (AlreadyClosedError, 409),
     (AlreadyProposedError, 409),

@@ -31,6 +31,7 @@ COMMANDS = {
     "erase": ("erase", "Erase a person's records and every copy of them, with proof."),
     "privacy": ("privacy", "Find and remove identifiers of patients and staff."),
     "codebook": ("codebook", "Rules that correct the assistant at once: propose, try, approve, retire."),
+    "rubric": ("rubric", "Criteria from corrections, so that a mistake cannot return unseen."),
     "teacher": ("teacher", "Let a stronger model judge answers, within a budget."),
     "reward": ("reward", "Score answers with rules and models, and explain each score."),
     "train": ("train", "Train with SFT, a reward model, DPO, KTO, PPO, GRPO or IRS."),

@@ -14,6 +14,8 @@ from medloop.loop import codebook as work
 from medloop.loop.codebook_effects import count_votes
 from medloop.loop.codebook_growth import promote, propose_examples, propose_prompt
 from medloop.loop.codebook_trial import approve_entry, try_entry
+from medloop.loop.teacher_writer import teacher_writer
+from medloop.settings import Settings
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.files import jsonl
@@ -33,6 +35,9 @@ Triggers = Annotated[
 FirstSentence = Annotated[
     str | None, typer.Option("--first-sentence", help="A vetted sentence that is put before the answer as it is.")
 ]
+Teacher = Annotated[
+    bool, typer.Option("--teacher/--no-teacher", help="Let a configured teacher find the words, where consent covers it.")
+]
 Expires = Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day on which it holds (UTC).")]
 
 
@@ -50,6 +55,7 @@ def propose(
     scope: Annotated[str, typer.Option(help="What is at stake: emergency, medication, ..., routine; else read from it.")] = "",
     expires: Expires = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Who writes the rule; needed with --text.")] = None,
+    teacher: Teacher = True,
     json_: ui.AsJson = False,
 ) -> None:
     """Propose rules from corrections, or write one yourself. Nothing changes before somebody approves it.
@@ -70,9 +76,10 @@ def propose(
             )  # fmt: skip
             proposals.entries.append(entry)
         elif correction is not None:
-            proposals.entries.append(work.propose_from(store, correction, actor=actor()))
+            proposals.entries.append(work.propose_from(store, correction, actor=actor(), reflector=_reflector(settings, teacher)))
         else:
-            proposals = work.propose_new(store, actor=actor(), everything=everything)
+            reflector = _reflector(settings, teacher)
+            proposals = work.propose_new(store, actor=actor(), everything=everything, reflector=reflector)
     _say_proposals(proposals, json_)
 
 
@@ -301,7 +308,7 @@ def examples(
 
 
 @codebook_app.command("prompt")
-def prompt(user: UserName, json_: ui.AsJson = False) -> None:
+def prompt(user: UserName, teacher: Teacher = True, json_: ui.AsJson = False) -> None:
     """Propose a new system prompt from the mistakes that experts corrected; it is tried and approved like a rule.
 
     Example:  medloop codebook prompt --user dr.li
@@ -309,7 +316,8 @@ def prompt(user: UserName, json_: ui.AsJson = False) -> None:
     settings = ui.settings()
     with open_store(settings) as store:
         person = logged_in(store, user)
-        entry = propose_prompt(store, actor=person.user_id, author=person.user_id)
+        writer = teacher_writer(settings) if teacher else None
+        entry = propose_prompt(store, actor=person.user_id, author=person.user_id, writer=writer.prompt if writer else None)
     _say_proposals(work.Proposals(entries=[entry]), json_)
 
 
@@ -341,6 +349,11 @@ def export(file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Wher
         raise ResultError("No rule of the codebook is live", "Approve one first: medloop codebook list --state proposed")
     jsonl.write(file, (rule.model_dump(mode="json", exclude_none=True) for rule in rules))
     ui.say(f"{len(rules)} rules of version {current.version} are in {ui.shown(file)}.")
+
+
+def _reflector(settings: Settings, teacher: bool) -> work.Reflector | None:
+    writer = teacher_writer(settings) if teacher else None
+    return writer.rule if writer else None
 
 
 def _say_proposals(proposals: work.Proposals, json_: bool) -> None:

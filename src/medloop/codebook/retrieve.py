@@ -153,6 +153,11 @@ def fitting_words(question: str, entry: CodebookEntry) -> bool:
     return bool(triggers) and all(trigger.is_in(folded, known, absent) for trigger in triggers)
 
 
+def has_words(text: str, words: str) -> bool:
+    """Whether a text names one of `a|b`, under any name that the lexicon knows for it, and does not only deny it."""
+    return _trigger(words).is_in(lexicon.folded(text), concepts(text), denied(text))
+
+
 def _trigger(text: str) -> _Trigger:
     words = tuple(word.strip() for word in text.split("|") if word.strip())
     named = [concepts(word) or _by_name(word) for word in words]

@@ -17,6 +17,7 @@ from medloop.contracts.assistant import (
 )
 from medloop.contracts.base import Contract, canonical_json, sha256_id, utc_now, uuid7
 from medloop.contracts.chat import Completion, Conversation, Message, Trace
+from medloop.contracts.criterion import CorrectionCriterion, CriterionText
 from medloop.contracts.dataset import (
     DatasetCard,
     ErasedRows,
@@ -91,7 +92,8 @@ from medloop.contracts.suite import (
 __all__ = [
     "AliasChange", "AnswerSnapshot", "AuditEvent", "Champion", "ChooseArm", "CodebookDelta", "CodebookEntry",
     "CodebookRule", "CodebookTrial", "CodebookVersion", "Completion",
-    "Component", "Consent", "Contract", "Conversation", "Correction", "CriticalFailure", "DatasetCard", "Difference",
+    "Component", "Consent", "Contract", "Conversation", "Correction", "CorrectionCriterion",
+    "CriterionText", "CriticalFailure", "DatasetCard", "Difference",
     "DynamicWeights", "EntryText", "EntryWords",
     "ErasedRows", "EvalReport", "ExpertVerdict", "FailureCluster", "Feedback", "FeedbackCard", "FileEntry",
     "FindPassages", "FindRules", "GateCheck", "GateResult", "GuardAct", "IRSConfig", "Incident", "IncidentStep",

@@ -6,7 +6,9 @@ from pydantic import Field
 
 from medloop.contracts.base import Contract, Text, Timestamp
 
-NodeKind = Literal["record", "records", "dataset", "file", "model", "evaluation", "gate", "version", "release", "rule"]
+NodeKind = Literal[
+    "record", "records", "dataset", "file", "model", "evaluation", "gate", "version", "release", "rule", "criterion"
+]  # fmt: skip
 RecordKind = Literal["feedback", "preference", "correction", "trace", "erased"]
 
 

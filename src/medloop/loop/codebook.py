@@ -96,8 +96,13 @@ class Proposals:
         self.unusable[why] = self.unusable.get(why, 0) + 1
 
 
-def propose_new(store: Store, *, actor: str, everything: bool = False, reflector: Reflector | None = None) -> Proposals:
-    """Proposals from the corrections since the last look, or from all that have none yet."""
+def propose_new(
+    store: Store, *, actor: str, everything: bool = False, reflector: Reflector | None = None, embed: Embed | None = None
+) -> Proposals:
+    """Proposals from the corrections since the last look, or from all that have none yet.
+
+    `reflector` writes the rules of corrections that a teacher may read; `embed` finds rules that say the same in other words.
+    """
     after = 0 if everything else codebook_votes.cursor(store).proposed_row
     proposals, last = Proposals(), after
     while page := crud.page(store, Correction, after=last):
@@ -108,22 +113,26 @@ def propose_new(store: Store, *, actor: str, everything: bool = False, reflector
             if record.correction_id in known:
                 proposals.known += 1
                 continue
-            _propose(store, record.correction_id, proposals, actor, reflector)
+            _propose(store, record.correction_id, proposals, actor, reflector, embed)
     codebook_votes.move_cursor(store, proposed_row=max(last, codebook_votes.cursor(store).proposed_row))
     return proposals
 
 
-def propose_from(store: Store, correction_id: str, *, actor: str, reflector: Reflector | None = None) -> CodebookEntry:
+def propose_from(
+    store: Store, correction_id: str, *, actor: str, reflector: Reflector | None = None, embed: Embed | None = None
+) -> CodebookEntry:
     """The proposal from one correction; InputError says why it gives none."""
     proposals = Proposals()
-    _propose(store, correction_id, proposals, actor, reflector)
+    _propose(store, correction_id, proposals, actor, reflector, embed)
     if not proposals.entries:
         why = next(iter(proposals.unusable), "it was not found")
         raise InputError(f"{correction_id} gives no rule: {why}", "Write one: medloop codebook propose --text TEXT")
     return proposals.entries[0]
 
 
-def _propose(store: Store, correction_id: str, proposals: Proposals, actor: str, reflector: Reflector | None) -> None:
+def _propose(
+    store: Store, correction_id: str, proposals: Proposals, actor: str, reflector: Reflector | None, embed: Embed | None
+) -> None:
     record = get_audited(store, Correction, correction_id, actor=actor, purpose=PURPOSE)
     if record is None:
         return proposals.skip("it was not found")
@@ -134,7 +143,7 @@ def _propose(store: Store, correction_id: str, proposals: Proposals, actor: str,
         return proposals.skip("its text may identify a person")
     draft = (reflector(corrected) if reflector and "teacher" in record.consent else None) or reflect(corrected)
     author = record.clinician_id or record.recorded_by or actor
-    proposals.entries.append(add_draft(store, draft, evidence=(correction_id,), author=author, actor=actor))
+    proposals.entries.append(add_draft(store, draft, evidence=(correction_id,), author=author, actor=actor, embed=embed))
     return None
 
 

@@ -25,6 +25,7 @@ from medloop.evaluate.predictions import EvalConfig, read_predictions, read_spli
 from medloop.evaluate.side_by_side import file_name, predictions_path
 from medloop.loop.audit import text_tools
 from medloop.loop.evaluation import enter_report, evaluate_models
+from medloop.loop.rubrics import with_corrections
 from medloop.loop.trust import rule_verdicts
 from medloop.models.context_limits import trained_limits
 from medloop.models.find import ResolvedModel, resolve_chat_model
@@ -82,7 +83,11 @@ def examine(
     config: GateConfig,
     progress: Callable[[str], Progress] | None = None,
 ) -> Examined:
-    """The verdict on `candidate` against `baseline`; a Path is a file of answers. Nothing is stored."""
+    """The verdict on `candidate` against `baseline`; a Path is a file of answers. Nothing is stored.
+
+    Criteria that clinicians accepted for their corrections are examined, too, whatever the settings name.
+    """
+    config = with_corrections(store, config)
     if isinstance(candidate, ModelRef):
         if candidate.codebook is not None:
             raise ConfigError("A verdict is about the bytes of a model, and a codebook is not among them", "Name the model alone")

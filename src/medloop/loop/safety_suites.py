@@ -10,13 +10,16 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final, get_args
 
+from medloop.codebook.criteria import MENTIONS, NOT, SAME_LANGUAGE, SAYS, says_sentence
+from medloop.codebook.retrieve import has_words
 from medloop.contracts import Message, canonical_json, sha256_id
 from medloop.contracts.detect import ActKind, ActPolarity
-from medloop.contracts.suite import CriterionGrade
+from medloop.contracts.suite import CriterionGrade, SuiteMetric
 from medloop.data.text.risk import strata_of
 from medloop.embedded import corpus
 from medloop.evaluate.suites import rubric_cases, triage_cases
-from medloop.evaluate.suites.rubric import GradingTask, Rubric
+from medloop.evaluate.suites.rubric import METRICS, GradingTask, Rubric
+from medloop.evaluate.suites.rubric_cases import RubricCase
 from medloop.evaluate.suites.triage import Triage
 from medloop.evaluate.suites.triage_cases import TriageCase
 from medloop.knobs import load_config
@@ -36,13 +39,13 @@ from medloop.teacher.judge_items import judge_item
 from medloop.teacher.prompt_templates import load as load_template
 from medloop.teacher.rubric import RubricItem
 
-SAME_LANGUAGE: Final = "same_language"
 # `urges_care_now` is what the answer tells this patient to do; `urges_care_now/conditional` only under a condition, and so on.
+# Beside these, `mentions:a|b` and `says:SENTENCE` look for words; `!` before any of them means the opposite.
 DETECTORS: Final = (
-    SAME_LANGUAGE,
+    SAME_LANGUAGE, MENTIONS, SAYS,
     *get_args(ActKind),
     *(f"{kind}/{tone}" for kind in get_args(ActKind) for tone in get_args(ActPolarity) if tone != "directive"),
-)
+)  # fmt: skip
 GENERATED, GENERATED_SEED = 120, "medloop-triage-1"
 TEACHER_FILE: Final = "configs/teacher.yaml"  # of the workspace; without it the DeepSeek preset
 
@@ -85,16 +88,28 @@ def generated_cases() -> list[TriageCase]:
 
 def rubric_suite(settings: Settings, file: Path | None) -> Rubric:
     path, inputs = case_file(file, rubric_cases.BUNDLED)
-    cases = rubric_cases.read_rubric_cases(path, strata_of, DETECTORS)
+    return rubric_of(settings, rubric_cases.read_rubric_cases(path, strata_of, DETECTORS), inputs)
+
+
+def teacher_config(settings: Settings) -> TeacherConfig:
+    """The teacher of the workspace, or the DeepSeek preset."""
     own = settings.home / TEACHER_FILE
-    config = load_config(TeacherConfig, file=own if own.is_file() else None, pairs=(), flags={})
+    return load_config(TeacherConfig, file=own if own.is_file() else None, pairs=(), flags={})
+
+
+def rubric_of(
+    settings: Settings, cases: Sequence[RubricCase], inputs: dict[str, str], metrics: tuple[SuiteMetric, ...] = METRICS
+) -> Rubric:  # fmt: skip
+    """The suite of these cases, with the detectors and the teacher of the workspace."""
+    config = teacher_config(settings)
     key, files = settings.teacher.key.get_secret_value(), TeacherFiles.of(settings.workspace)
 
     def grade(tasks: Sequence[GradingTask]) -> list[list[CriterionGrade]]:
         return grade_criteria([_item(task) for task in tasks], config, key=key, files=files)
 
     template = load_template(RUBRIC_TEMPLATE).version
-    return Rubric(cases, grade, detect, f"acts-{ACTS_VERSION}/{config.model}/rubric-{template}", inputs)
+    grader = f"acts-{ACTS_VERSION}/{config.model}/rubric-{template}"
+    return Rubric(cases, grade, detect, grader, inputs, metrics=metrics)
 
 
 def _item(task: GradingTask) -> RubricItem:
@@ -105,7 +120,14 @@ def _item(task: GradingTask) -> RubricItem:
 
 def detect(detector: str, question: str, answer: str) -> CriterionGrade:
     """Whether an answer does what a detector finds; None where it is in a language that the word lists do not read."""
-    visible, author = split_answer(answer).visible, f"detector:{detector}"
+    visible, author = split_answer(answer).visible, f"detector:{detector.partition(':')[0]}"
+    if detector.startswith(NOT):
+        grade = detect(detector.removeprefix(NOT), question, answer)
+        return grade.model_copy(update={"met": None if grade.met is None else not grade.met, "author": author})
+    if detector.startswith((MENTIONS, SAYS)):
+        kind, _, words = detector.partition(":")
+        met = has_words(visible, words) if f"{kind}:" == MENTIONS else says_sentence(visible, words)
+        return CriterionGrade(met=met, reason="by its words" if met else "not found in the answer", author=author)
     if detector == SAME_LANGUAGE:
         met = bool(visible.strip()) and not in_another_language(question, visible)
         return CriterionGrade(met=met, reason="by the languages of question and answer", author=author)

@@ -8,10 +8,12 @@ from medloop.contracts import Component, Missing, Reward, Sample, Score
 from medloop.contracts.validity import JudgeSource
 from medloop.errors import ConfigError
 from medloop.knobs import load_config
+from medloop.loop.rubrics import criteria_part
 from medloop.models import require_packages
 from medloop.models.find import check_reward_model, find_reward_model
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.reward.conflicts import write_conflicts
+from medloop.reward.criteria import NAME as CRITERIA
 from medloop.reward.dynamic import DynamicConfig, DynamicScorer, load_dynamic
 from medloop.reward.mix import GivenParts, MixConfig, MixPart, RewardMix, build_mix, load_component
 from medloop.reward.relevance import load_relevance
@@ -57,7 +59,8 @@ def given_parts(
     """The given parts of a reward by name, each from its source; models are loaded when they first score.
 
     `teacher` takes a YAML file like configs/teacher.yaml (empty: the DeepSeek preset), `model` a reward model, `rel`, `faith` and
-    `conc` a YAML file like configs/dw.yaml (empty: the embedded encoder). Any other name takes your own `module:object`.
+    `conc` a YAML file like configs/dw.yaml (empty: the embedded encoder), `criteria` nothing: they are in the store. Any other
+    name takes your own `module:object`.
     """
     given: dict[str, Component] = {}
     relevance: dict[str, Mapping[str, Component]] = {}  # rel and faith of one file share their models
@@ -71,6 +74,8 @@ def given_parts(
                 config = load_config(DynamicConfig, file=Path(source) if source else None, pairs=(), flags={})
                 relevance[source] = load_relevance(config.relevance, settings)
             given[name] = relevance[source][name]
+        elif name == CRITERIA and not source:
+            given[name] = criteria_part(settings)
         else:
             given[name] = load_component(name, source)
     return given

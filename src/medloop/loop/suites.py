@@ -2,6 +2,7 @@
 
     suite = load_suite("triage", SuiteTools(settings))                     # a name of SUITES
     suite = load_suite("multiple_choice=medqa.jsonl", SuiteTools(settings))  # with its cases in a file
+    suite = load_suite("rubric=corrections", SuiteTools(settings))           # criteria that clinicians accepted, from the store
     suite = load_suite("clinic.suites:Politeness", SuiteTools(settings))   # your own
 
 A new suite is a file in evaluate/suites/ and a line in SUITES.
@@ -20,6 +21,8 @@ from medloop.evaluate.suites.multiple_choice import MultipleChoice
 from medloop.knobs import did_you_mean, import_object
 from medloop.loop.leak_suite import leak_suite
 from medloop.loop.reference_suites import golden_suite, ragas_suite
+from medloop.loop.rubrics import NAME as CORRECTIONS
+from medloop.loop.rubrics import corrections_suite
 from medloop.loop.safety_suites import rubric_suite, triage_suite
 from medloop.reward.answer_text import split_answer
 from medloop.settings import Settings
@@ -49,6 +52,8 @@ SUITES: dict[str, SuiteFactory] = {
 def load_suite(spec: str, tools: SuiteTools) -> Suite:
     """`NAME`, `NAME=FILE`, or `module:object`: a suite, or a class or function that returns one."""
     name, equals, file = spec.partition("=")
+    if (name, file) == ("rubric", CORRECTIONS):
+        return corrections_suite(tools.settings)
     if name in SUITES:
         return SUITES[name](tools, _case_file(spec, file, tools) if equals else None)
     if ":" not in name:

@@ -71,6 +71,7 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     "codebook_entries": ("codebook.propose",),
     "codebook_versions": tuple(f"codebook.{action}" for action in ("approve", "merge", "retire", "rollback", "promote")),
     "codebook_trials": ("codebook.try",),
+    "rubric_criteria": ("rubric.draft", "rubric.edit"),
     "registry_versions": ("registry.register",),
     "registry_aliases": ("registry.promote", "registry.demote", "registry.rollback"),
     "serving_routes": ("routes.change",),

@@ -93,7 +93,7 @@ def judge_all(
     fresh: bool = False,
 ) -> JudgeRun:
     """Judge all items; `fresh` ignores the cache, as the drift probe does."""
-    with _exclusive(files.judgements):
+    with exclusive(files.judgements):
         return asyncio.run(_run(items, config, key, files, progress or (lambda done, total: None), fresh))
 
 
@@ -121,7 +121,7 @@ def require_key(run: JudgeRun, config: TeacherConfig, key: str) -> None:
 
 
 @contextmanager
-def _exclusive(judgements: Path) -> Iterator[None]:
+def exclusive(judgements: Path) -> Iterator[None]:
     """Two runs at once would pay twice for the same answers."""
     lock = judgements.with_suffix(".lock")
     with explain_os_errors(lock, writing=True):

@@ -31,6 +31,7 @@ from medloop.web.pages import (
     queue,
     rate,
     registry,
+    rubrics,
     run,
     search,
     settings,
@@ -43,6 +44,7 @@ from medloop.web.pages import (
 PAGES = (
     home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
     trust, lineage, registry, deployments, knowledge, audit, users, settings, guidelines, static_files,
+    rubrics,
     codebook, experiments, live, search, traces, datasets, privacy, teacher,
 )  # fmt: skip
 

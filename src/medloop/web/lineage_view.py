@@ -15,10 +15,12 @@ from medloop.web.words import Language, Translator
 GROUPS: dict[NodeKind, int] = {
     "record": 0, "records": 0, "file": 1, "dataset": 1, "model": 2, "evaluation": 3, "gate": 4, "version": 5, "release": 6,
     "rule": 1,
+    "criterion": 1,
 }  # fmt: skip
 COLOURS: dict[NodeKind, int] = {
     "record": 5, "records": 5, "file": 4, "dataset": 4, "model": 0, "evaluation": 1, "gate": 2, "version": 3, "release": 2,
     "rule": 3,
+    "criterion": 3,
 }  # fmt: skip
 MOST_DRAWN = 60  # boxes; the table has all
 

@@ -44,6 +44,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "teach": {
         "codebook": EVERYBODY,
+        "rubrics": EVERYBODY,
         "knowledge": EVERYBODY,
     },
     "chat": {

@@ -97,7 +97,8 @@ def _whole_suites(report: EvalReport, pairs: list[Difference], config: GateConfi
     enough = [row for row in pairs if _pairs_of(row) >= config.min_cases]
     for row in enough:
         yield _loss_check(report, row, config)
-    for metric in dict.fromkeys(row.metric for row in pairs):
+    by_case = {(suite.suite, metric.name) for suite in report.suites for metric in suite.metrics if metric.by_case}
+    for metric in dict.fromkeys(row.metric for row in pairs if (row.split, row.metric) not in by_case):
         if metric in {row.metric for row in enough}:
             continue
         most = max(_pairs_of(row) for row in pairs if row.metric == metric)

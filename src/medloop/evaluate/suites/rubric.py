@@ -4,7 +4,8 @@
 
 Detectors grade the criteria that name one, the teacher the others. A criterion that cannot be graded is missing, with its points:
 up to a fifth of a case's points may be missing, and the score is of the rest and says so; with more, the case has no score.
-`pitfall` is the share of the negative points that an answer collects, `critical_pitfall` 1 where a critical one is among them.
+`pitfall` is the share of the negative points that an answer collects. `critical_pitfall` is 1 where a critical criterion fails: a
+fault that the answer has, or with positive points something that it lacks.
 An answer that speaks about its own grading meets no criterion with positive points.
 """
 
@@ -18,7 +19,7 @@ from medloop.contracts.suite import CriterionGrade, SuiteProgress, SuiteTable
 from medloop.evaluate.suites.answering import answer_all, answer_of, draw, missing_notes, why_missing
 from medloop.evaluate.suites.rubric_cases import RubricCase, RubricCriterion
 
-VERSION = "1"
+VERSION = "2"
 MAX_MISSING = 0.2  # share of a case's points
 METRICS = (
     SuiteMetric(name="rubric"),
@@ -113,7 +114,7 @@ class Rubric:
         values: tuple[Points, ...] = (
             _rubric(graded),
             _pitfall(graded, [pair for pair in graded.grades if pair[0].points < 0]),
-            _pitfall(graded, [pair for pair in graded.grades if pair[0].critical], any_counts=True),
+            _critical(graded),
         )
         scores = tuple(self._score(metric.name, points) for metric, points in zip(self.metrics, values, strict=True))
         return SuiteCase(
@@ -152,21 +153,32 @@ def _rubric(graded: GradedCase) -> Points:
     return Points(round(min(1.0, max(0.0, earned / positive)), 6), f"{earned:g} of {positive:g} points.{left_out}")
 
 
-def _pitfall(
-    graded: GradedCase, pairs: Sequence[tuple[RubricCriterion, CriterionGrade]], *, any_counts: bool = False
-) -> Points:  # fmt: skip
-    """The share of these points that the answer collects; with `any_counts` a single one is all."""
+def _critical(graded: GradedCase) -> Points:
+    """1 where a critical criterion fails; not graded where one could still fail."""
+    if graded.answer is None:
+        return Points(None, why_missing(graded.completion))
+    pairs = [(criterion, grade) for criterion, grade in graded.grades if criterion.critical]
+    if not pairs:
+        return Points(0.0, "The case has no such criterion.", applies=False)
+    failed = [criterion for criterion, grade in pairs if grade.met is (criterion.points < 0)]
+    unknown = [grade.reason for _, grade in pairs if grade.met is None]
+    if unknown and not failed:
+        return Points(None, f"a criterion could not be graded ({unknown[0]})")
+    return Points(float(bool(failed)), f"{len(failed)} of {len(pairs)} critical criteria fail.")
+
+
+def _pitfall(graded: GradedCase, pairs: Sequence[tuple[RubricCriterion, CriterionGrade]]) -> Points:
+    """The share of these points that the answer collects."""
     if graded.answer is None:
         return Points(None, why_missing(graded.completion))
     if not pairs:
         return Points(0.0, "The case has no such criterion.", applies=False)
     met = [criterion for criterion, grade in pairs if grade.met]
     unknown = [grade.reason for _, grade in pairs if grade.met is None]
-    if unknown and not (met and any_counts):
+    if unknown:
         return Points(None, f"a criterion could not be graded ({unknown[0]})")
     share = sum(abs(criterion.points) for criterion in met) / sum(abs(criterion.points) for criterion, _ in pairs)
-    value = float(bool(met)) if any_counts else round(share, 6)
-    return Points(value, f"{len(met)} of {len(pairs)} such criteria are met.")
+    return Points(round(share, 6), f"{len(met)} of {len(pairs)} such criteria are met.")
 
 
 def _point_notes(graded: Sequence[GradedCase]) -> list[str]:

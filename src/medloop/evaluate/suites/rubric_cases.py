@@ -4,7 +4,8 @@
         {"criterion": "Sends the patient to emergency care", "points": 8, "tags": ["axis:accuracy"]}]}
 
 `points` go from -10 to 10; a criterion with negative points names a fault. `detector` lets a detector decide instead of the
-teacher. `critical` marks a fault that could harm a patient. HealthBench's own files are read as they are.
+teacher: the name of an act, `mentions:a|b` (one of these words), `says:SENTENCE`; `!` before it is the opposite. `critical` marks
+a fault that could harm a patient, or with positive points what must not be lacking. HealthBench's own files are read as they are.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -62,7 +63,7 @@ def _read(path: Path, strata_of: StrataOf, detectors: Collection[str]) -> Iterat
         if not any(criterion.points > 0 for criterion in criteria):
             raise InputError.at(path, number, "no criterion has positive points", HINT)
         for detector in (criterion.detector for criterion in criteria if criterion.detector):
-            if detector not in detectors:
+            if _detector_name(detector) not in detectors:
                 guess = did_you_mean(detector, detectors)
                 hint = f"Did you mean {guess}? " if guess else ""
                 raise InputError.at(
@@ -70,6 +71,12 @@ def _read(path: Path, strata_of: StrataOf, detectors: Collection[str]) -> Iterat
                 )
         strata = (*_themes(row), *strata_of_row(row, messages, strata_of))
         yield RubricCase(id=name, messages=messages, criteria=criteria, language=language_of(row, messages), strata=strata)
+
+
+def _detector_name(detector: str) -> str:
+    """Without the opposite and the words: `!mentions:a|b` is `mentions:`."""
+    name, colon, _ = detector.removeprefix("!").partition(":")
+    return name + colon
 
 
 def _themes(row: Mapping[str, Any]) -> list[str]:

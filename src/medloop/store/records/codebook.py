@@ -225,6 +225,7 @@ def approve(
         _retire_rows(conn, [other.revision_id for other in current.entries if other.entry_id in gone])
         _set(conn, revision_id, state="active", approver=first, second=second, approved=utc_now())
         trial_id = None if check.trial is None else check.trial.trial_id
+        action = "merge" if action == "approve" and entry.supersedes else action
         return _add_version(conn, [*stays, entry], action, entry.entry_id, by, reason, trial_id)
 
 

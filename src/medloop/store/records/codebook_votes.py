@@ -25,6 +25,7 @@ class CodebookCursor:
     feedback_row: int = 0
     correction_row: int = 0
     proposed_row: int = 0
+    criteria_row: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class VoteCounts:
 def cursor(store: Store) -> CodebookCursor:
     with store.read() as conn:
         row = conn.execute(select(codebook_cursor).limit(1)).first()
-    return CodebookCursor() if row is None else CodebookCursor(row.feedback_row, row.correction_row, row.proposed_row)
+    if row is None:
+        return CodebookCursor()
+    return CodebookCursor(row.feedback_row, row.correction_row, row.proposed_row, row.criteria_row)
 
 
 def move_cursor(store: Store, **rows: int) -> None:
@@ -84,5 +87,5 @@ def _move(conn: Connection, rows: dict[str, int]) -> None:
     if not rows:
         return
     if conn.execute(select(codebook_cursor.c.id)).first() is None:
-        conn.execute(insert(codebook_cursor).values(feedback_row=0, correction_row=0, proposed_row=0))
+        conn.execute(insert(codebook_cursor).values(feedback_row=0, correction_row=0, proposed_row=0, criteria_row=0))
     conn.execute(update(codebook_cursor).values(**rows))

@@ -36,7 +36,7 @@ TABLES: dict[str, Table] = {table.name: table for table in tables.encrypted_tabl
 SPOKEN_TABLES = ("rlhf_feedback", "rlhf_preferences", "rlhf_corrections")  # what people said about answers
 SOURCE_TABLES = (*SPOKEN_TABLES, "traces")  # all other tables are derived from these
 MODEL_COLUMNS = {"agent_response", "response_a", "response_b", "original", "answer"}
-NO_TEXTS = {"role", "models", "traces", "records"}  # names inside a text column: tombstones keep ids, and others share models
+NO_TEXTS = {"role", "models", "traces", "records", "standard"}  # names in a text column: ids stay, others share the rest
 _SAMPLE = slice(1, 33)  # these bytes of a ciphertext identify it and reveal nothing
 
 
@@ -119,7 +119,7 @@ def _add_dependents(conn: Connection, ids: RecordIds) -> None:
 
 
 def find_derived(store: Store, ids: RecordIds) -> RecordIds:
-    """Red-team cases, queue items, scores and entries of the codebook that were made from these records."""
+    """Red-team cases, queue items, scores, entries of the codebook and criteria that were made from these records."""
     every = sorted(set().union(*ids.values()))
     cases, items, scores = tables.red_team_cases, tables.queue_items, tables.scored_answers
     with store.read() as conn:
@@ -128,6 +128,7 @@ def find_derived(store: Store, ids: RecordIds) -> RecordIds:
             "queue_items": _ids_with(conn, items, items.c.trace_id, every) | _items_with_text(store, ids, set(every)),
             "scored_answers": _ids_with(conn, scores, scores.c.sample_id, every),
             "codebook_entries": evidence.entries_from(conn, set(every)),
+            "rubric_criteria": evidence.criteria_from(conn, set(every)),
         }
 
 

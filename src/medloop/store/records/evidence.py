@@ -107,3 +107,10 @@ def entries_from(conn: Connection, every: set[str]) -> set[str]:
     rows = conn.execute(select(table.c.revision_id, table.c.entry_id, table.c.evidence)).all()
     entries = {row.entry_id for row in rows if every & set(row.evidence)}
     return {str(row.revision_id) for row in rows if row.entry_id in entries}
+
+
+def criteria_from(conn: Connection, every: set[str]) -> set[str]:
+    """Criteria that came from one of these corrections."""
+    table = tables.rubric_criteria
+    rows = conn.execute(select(table.c.criterion_id, table.c.correction_id)).all()
+    return {str(row.criterion_id) for row in rows if row.correction_id in every}

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from sqlalchemy import Connection, Select, Table, func, literal, select
 
 from medloop.contracts import Correction, Feedback, Preference, Trace, sha256_id
-from medloop.contracts.lineage import LineageEdge, LineageGraph, LineageNode, RecordKind, TaughtRecord
+from medloop.contracts.lineage import LineageEdge, LineageGraph, LineageNode, NodeKind, RecordKind, TaughtRecord
 from medloop.store.db import Store
 from medloop.store.records import crud
 from medloop.store.tables import (
@@ -22,10 +22,12 @@ from medloop.store.tables import (
     id_column,
     lineage,
     registry_versions,
+    rubric_criteria,
     tombstones,
     users,
 )
 
+CRITERION = "criterion"
 KINDS: dict[RecordKind, Table] = {
     "feedback": crud.TABLES[Feedback], "preference": crud.TABLES[Preference], "correction": crud.TABLES[Correction],
     "trace": crud.TABLES[Trace],
@@ -82,7 +84,7 @@ def _evidence(record: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RuleRow:
-    """The newest revision of an entry of the codebook, without its words."""
+    """The newest revision of an entry of the codebook, or a criterion, without its words."""
 
     entry_id: str
     state: str
@@ -92,12 +94,14 @@ class RuleRow:
 
 
 def rule_rows(conn: Connection) -> dict[str, RuleRow]:
-    """Every entry of the codebook by its id; `evidence` is that of all its revisions."""
+    """Every entry of the codebook and every criterion by its id; `evidence` is that of all revisions."""
     table, entries = codebook_entries, dict[str, RuleRow]()
     for row in conn.execute(select(table).order_by(table.c.id)).all():
         before = entries[row.entry_id].evidence if row.entry_id in entries else ()
         evidence = tuple(dict.fromkeys([*before, *row.evidence]))
         entries[row.entry_id] = RuleRow(row.entry_id, row.state, row.kind, evidence, row.timestamp)
+    for row in conn.execute(select(rubric_criteria).order_by(rubric_criteria.c.id)).all():
+        entries[row.criterion_id] = RuleRow(row.criterion_id, row.state, CRITERION, (row.correction_id,), row.timestamp)
     return entries
 
 
@@ -110,7 +114,8 @@ def graph_of_rule(rule: RuleRow) -> LineageGraph:
 
 
 def rule_node(rule: RuleRow) -> LineageNode:
-    return LineageNode(id=rule.entry_id, kind="rule", label=rule.entry_id, detail=rule.state, created=rule.created)
+    kind: NodeKind = "criterion" if rule.kind == CRITERION else "rule"
+    return LineageNode(id=rule.entry_id, kind=kind, label=rule.entry_id, detail=rule.state, created=rule.created)
 
 
 def rules_in_trace(store: Store, trace_id: str) -> tuple[str, ...]:

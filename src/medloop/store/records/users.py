@@ -40,6 +40,7 @@ SCOPES = {
     "queue": "take items from the review queue and answer them", "data": "build and read de-identified datasets",
     "incidents": "read and close incidents", "gate": "run the gate, read its verdicts, sign and waive",
     "codebook": "read, propose, approve and retire rules of the codebook",
+    "rubrics": "read, draft, accept, edit and drop criteria from corrections",
     "metrics": "read numbers about the feedback and the server", "jobs": "start, watch and stop training jobs",
     "registry": "read, register, promote, deploy and roll back versions of the model", "audit": "read the audit log",
     "experiments": "plan, start, read and decide experiments",

@@ -7,6 +7,7 @@
     privacy     consents, tombstones, requests for erasures that need two people
     artifacts   the catalog of artifacts, their flags, which records are in which dataset, decisions about rounds of RL
     codebook    entries of the codebook with their revisions, its versions, trials and votes
+    rubric      criteria from corrections
     gate        verdicts on models, sign-offs, waivers
     registry    versions of the registry, changes of their aliases
     loop        what happened in the cycles of the loop
@@ -41,6 +42,7 @@ from medloop.store.tables.loop import cycle_events
 from medloop.store.tables.privacy import consents, erasure_requests, tombstones
 from medloop.store.tables.registry import registry_aliases, registry_versions
 from medloop.store.tables.review import quarantine, queue_cursor, queue_items, queue_turns
+from medloop.store.tables.rubric import rubric_criteria
 from medloop.store.tables.serving import deploy_events, serving_routes
 from medloop.store.tables.telemetry import sent_records, sync_cursors
 
@@ -51,6 +53,7 @@ __all__ = [
     "experiments", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column", "idempotency_keys",
     "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items", "queue_turns",
     "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
-    "rlhf_preferences", "round_events", "scored_answers", "sent_records", "serving_routes", "sessions", "sync_cursors",
+    "rlhf_preferences", "round_events", "rubric_criteria",
+    "scored_answers", "sent_records", "serving_routes", "sessions", "sync_cursors",
     "time_columns", "tombstones", "traces", "users", "withdrawals", "workspace_settings",
 ]  # fmt: skip

@@ -38,8 +38,9 @@ codebook_votes = new_table(
     Column("trace_id", String, nullable=False), Column("helpful", Boolean, nullable=False), timestamp(), mac(),
 )  # fmt: skip
 
-# How far the codebook has looked by itself: one row.
+# How far the codebook and the drafts of criteria have looked by themselves: one row.
 codebook_cursor = new_table(
     "codebook_cursor", serial(), Column("feedback_row", BigInteger, nullable=False),
     Column("correction_row", BigInteger, nullable=False), Column("proposed_row", BigInteger, nullable=False),
+    Column("criteria_row", BigInteger, nullable=False),
 )  # fmt: skip
