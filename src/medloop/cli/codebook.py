@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
+from medloop.cli.codebook_print import as_json, say_proposals, say_trial, say_version, table
 from medloop.cli.login import logged_in
-from medloop.contracts import CodebookEntry, CodebookTrial, CodebookVersion
 from medloop.errors import ConfigError, ResultError
 from medloop.loop import codebook as work
 from medloop.loop.codebook_effects import count_votes
@@ -22,7 +22,6 @@ from medloop.store.files import jsonl
 from medloop.store.records import codebook, codebook_votes, users
 
 codebook_app = typer.Typer(no_args_is_help=True, help="Rules that correct the assistant at once: propose, try, approve, retire.")
-VERDICTS = {"better": "better", "same": "no difference", "worse": "WORSE", "critical": "WORSE in a critical case"}
 
 EntryId = Annotated[str, typer.Argument(metavar="ENTRY", help="Id of an entry or its end, from 'medloop codebook list'.")]
 UserName = Annotated[str, typer.Option("--user", metavar="NAME", help="Your user name; the password is asked for.")]
@@ -80,7 +79,7 @@ def propose(
         else:
             reflector = _reflector(settings, teacher)
             proposals = work.propose_new(store, actor=actor(), everything=everything, reflector=reflector)
-    _say_proposals(proposals, json_)
+    say_proposals(proposals, json_)
 
 
 @codebook_app.command("list")
@@ -98,13 +97,13 @@ def list_(
         counts, current = codebook_votes.counts(store), codebook.live(store)
     if json_:
         ui.say_json({"version": current.version, "sha256": current.sha256,
-                     "entries": [_as_json(entry, counts.get(entry.entry_id)) for entry in rows]})  # fmt: skip
+                     "entries": [as_json(entry, counts.get(entry.entry_id)) for entry in rows]})  # fmt: skip
         return
     if not rows:
         ui.say("The codebook has no entries yet. Corrections on the pages become proposals.")
         ui.next_step("codebook propose")
         return
-    _table(rows, counts)
+    table(rows, counts)
     ui.say(f"Version {current.version}, {current.sha256[7:19]}: {len(current.entries)} entries are live.")
 
 
@@ -120,7 +119,7 @@ def show(entry: EntryId, json_: ui.AsJson = False) -> None:
         trials = [trial for revision in history for trial in codebook.trials(store, revision.revision_id)]
         against, names = work.conflicts_of(store, found), users.names(store)
     if json_:
-        ui.say_json({**_as_json(found, counts), "revisions": [_as_json(row) for row in history], "conflicts": against,
+        ui.say_json({**as_json(found, counts), "revisions": [as_json(row) for row in history], "conflicts": against,
                      "trials": [trial.model_dump(mode="json") for trial in trials]})  # fmt: skip
         return
     ui.say(f"{found.entry_id}, revision {found.revision}: {found.kind}, {found.scope}, {found.state}")
@@ -140,7 +139,7 @@ def show(entry: EntryId, json_: ui.AsJson = False) -> None:
     if against:
         ui.say(f"  Contradicts: {', '.join(against)}")
     for trial in trials[:3]:
-        _say_trial(trial)
+        say_trial(trial)
     if found.state == "proposed":
         ui.next_step(f"codebook try {found.entry_id}")
 
@@ -158,7 +157,7 @@ def try_(entry: EntryId, json_: ui.AsJson = False) -> None:
     if json_:
         ui.say_json(trial)
         return
-    _say_trial(trial)
+    say_trial(trial)
     if found.state == "proposed" and trial.verdict != "critical":
         ui.next_step(f"codebook approve {found.entry_id} --user NAME", "A clinician approves it with:")
 
@@ -187,13 +186,13 @@ def approve(
             return
         against = work.conflicts_of(store, found)
         version, trial = approve_entry(settings, store, found, by=person.user_id, reason=reason)
-    _say_trial(trial)
+    say_trial(trial)
     if version is None:
         why = f"it contradicts {', '.join(against)}" if against else "a critical case of the regression set gets worse"
         raise ResultError(
             f"{found.entry_id} is not live: {why}", f"A second clinician can approve it with --reason; {user} cannot"
         )
-    _say_version(version)
+    say_version(version)
 
 
 @codebook_app.command("edit")
@@ -256,7 +255,7 @@ def retire(entry: EntryId, user: UserName, reason: Reason) -> None:
         person = logged_in(store, user)
         found = codebook.get_entry(store, entry)
         version = codebook.retire(store, found.entry_id, by=person.user_id, reason=reason)
-    _say_version(version)
+    say_version(version)
 
 
 @codebook_app.command("rollback")
@@ -272,7 +271,7 @@ def rollback(
     with open_store(ui.settings()) as store:
         person = logged_in(store, user)
         made = codebook.rollback(store, version, by=person.user_id, reason=reason)
-    _say_version(made)
+    say_version(made)
 
 
 @codebook_app.command("history")
@@ -304,7 +303,7 @@ def examples(
     """
     with open_store(ui.settings()) as store:
         proposals = propose_examples(store, actor=actor(), most=most)
-    _say_proposals(proposals, json_)
+    say_proposals(proposals, json_)
 
 
 @codebook_app.command("prompt")
@@ -318,7 +317,7 @@ def prompt(user: UserName, teacher: Teacher = True, json_: ui.AsJson = False) ->
         person = logged_in(store, user)
         writer = teacher_writer(settings) if teacher else None
         entry = propose_prompt(store, actor=person.user_id, author=person.user_id, writer=writer.prompt if writer else None)
-    _say_proposals(work.Proposals(entries=[entry]), json_)
+    say_proposals(work.Proposals(entries=[entry]), json_)
 
 
 @codebook_app.command("promote")
@@ -332,8 +331,8 @@ def promote_(entry: EntryId, user: UserName) -> None:
         person = logged_in(store, user)
         count_votes(store, actor=person.user_id)
         version, trial = promote(settings, store, codebook.get_entry(store, entry), by=person.user_id)
-    _say_trial(trial)
-    _say_version(version)
+    say_trial(trial)
+    say_version(version)
 
 
 @codebook_app.command("export")
@@ -356,49 +355,5 @@ def _reflector(settings: Settings, teacher: bool) -> work.Reflector | None:
     return writer.rule if writer else None
 
 
-def _say_proposals(proposals: work.Proposals, json_: bool) -> None:
-    if json_:
-        ui.say_json({"proposed": [_as_json(entry) for entry in proposals.entries], "known": proposals.known,
-                     "unusable": proposals.unusable})  # fmt: skip
-        return
-    _table(proposals.entries, {})
-    ui.say(f"Proposals: {len(proposals.entries)}. Corrections that have one already: {proposals.known}.")
-    for why, count in sorted(proposals.unusable.items()):
-        ui.say(f"Corrections without a rule because {why}: {count}.")
-    if proposals.entries:
-        ui.next_step(f"codebook show {proposals.entries[0].entry_id}")
-
-
 def _last_moment(day: datetime | None) -> datetime | None:
     return None if day is None else day.replace(hour=23, minute=59, second=59, tzinfo=UTC)
-
-
-def _as_json(entry: CodebookEntry, counts: codebook_votes.VoteCounts | None = None) -> dict[str, object]:
-    numbers = counts or codebook_votes.VoteCounts()
-    return {**entry.model_dump(mode="json", exclude_none=True), "helpful": numbers.helpful, "harmful": numbers.harmful}
-
-
-def _table(entries: list[CodebookEntry], counts: dict[str, codebook_votes.VoteCounts]) -> None:
-    rows = []
-    for entry in entries:
-        votes = counts.get(entry.entry_id, codebook_votes.VoteCounts())
-        text = ui.printable(entry.text)
-        cells = (entry.entry_id, str(entry.revision), entry.kind, entry.scope, entry.state)
-        rows.append((*cells, f"+{votes.helpful} -{votes.harmful}", text if len(text) <= 80 else f"{text[:79]}…"))
-    if rows:
-        ui.table(("entry", "rev.", "kind", "scope", "state", "votes", "text"), rows)
-
-
-def _say_trial(trial: CodebookTrial) -> None:
-    better, worse = trial.count(before=False, after=True), trial.count(before=True, after=False)
-    ui.say(
-        f"Tried with {trial.model} on {len(trial.cases) + trial.unchanged} cases ({len(trial.cases)} with another prompt): "
-        f"{better} better, {worse} worse: {VERDICTS[trial.verdict]}."
-    )
-    for case in trial.cases:
-        if case.before and not case.after:
-            ui.say(f"  worse: {case.case_id} ({case.source}{', critical' if case.critical else ''})")
-
-
-def _say_version(version: CodebookVersion) -> None:
-    ui.say(f"Version {version.version} of the codebook is live, {version.sha256[7:19]}: entries {len(version.revisions)}.")
