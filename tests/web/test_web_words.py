@@ -58,6 +58,7 @@ COMPOSED = {
     "audit": ("audit_bad_", "audit_export_"),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
     "codebook": tuple(f"codebook_{kind}_" for kind in ("state", "none", "action", "kind", "scope", "is", "verdict", "done")),
+    "rubrics": tuple(f"rubrics_{kind}_" for kind in ("state", "none", "done", "by", "maker", "is")),
     "gate": ("gate_is_", "gate_group_", "gate_done_"),
     "account": ("password_weak_",),
     "users": ("role_is_", "users_done_", "users_active", "users_disabled"),
