@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from medloop.cli.demo.live import CANARIES, show_answer, write_canaries
+from medloop.cli.demo.asking import show_answer
+from medloop.cli.demo.live import CANARIES, write_canaries
 from medloop.deploy.canary import load_canaries
 from medloop.loop.workspace import init_workspace
 from medloop.settings import resolve

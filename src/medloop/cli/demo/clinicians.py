@@ -44,6 +44,13 @@ WAITING, COMPLAINTS = 12, 3  # questions that nobody has judged yet, and how man
 CLINICIANS = ("dr-adams", "dr-berg", "dr-chen")
 AGENT = "demo-agent"
 LOGIN = "clinician"  # the user who may log in and work through the queue
+CONSOLE = "http://127.0.0.1:8000"
+LOGINS = {  # a user for each role, named as the role: where to begin, and what for
+    LOGIN: ("/web/queue", "rate, compare and correct; sign and approve; the assistant is at /web/chat"),
+    "annotator": ("/web/queue", "rate, compare and correct"),
+    "engineer": ("/web/experiments", "experiments, versions, deployments"),
+    "auditor": ("/web/audit", "who did what"),
+}
 INTRODUCTIONS = {"en": "My name is {}, MRN {}. ", "zh": "我叫{}，身份证号{}。"}
 IDENTITIES = {"en": ("Daniel Okafor", "4471902"), "zh": ("李伟", "11010519491231002X")}
 ADVICE = {"en": " Call us tomorrow if it does not get better.", "zh": "如果明天没有好转，请再联系我们。"}
@@ -197,26 +204,30 @@ def demo_user(store: Store, name: str, role: str) -> User:
 
 
 def show_login(folder: Path) -> None:
-    """How to go on in the browser: a clinician with a password, which is shown once, and what waits for them."""
+    """How to go on in the browser: a login for each role, shown once, and what waits for them."""
+    passwords_of: dict[str, str] = {}
     with demo_store(folder) as store:
-        known = any(user.name == LOGIN for user in users.list_users(store))
-        password = "" if known else passwords.generate_password()
-        if not known:
-            users.add_user(store, LOGIN, "clinician", password=password, actor=actor())
+        known = {user.name for user in users.list_users(store)}
+        for name in LOGINS:
+            if name not in known:
+                passwords_of[name] = passwords.generate_password()
+                users.add_user(store, name, name, password=passwords_of[name], actor=actor())
+        if LOGIN in passwords_of:
             set_consent_default(store, ["training"], actor=actor())  # invented patients; else nothing the reader sends counts
         waiting = sum(queue_stats(store).open_by_kind.values())
     medloop = "medloop" if shutil.which("medloop") else str(Path(sys.executable).with_name("medloop"))
-    ui.say(f"\n{waiting:,} answers wait in the review queue. To rate, compare and correct them, start the server:")
+    ui.say(f"\n{waiting:,} answers wait in the review queue. Start the server, with the console and the assistant:")
     ui.say(f"  cd {shlex.quote(str(folder))} && {shlex.quote(medloop)} api serve --with-model embedded:tiny")
-    ui.say("and log in at")
-    ui.say("  http://127.0.0.1:8000/web/queue     (the assistant itself answers at http://127.0.0.1:8000/web/chat)")
-    if known:
-        ui.say(f"as '{LOGIN}' with the password of the first run; set a new one with: {medloop} users password {LOGIN}")
-    else:
-        ui.say(f"as '{LOGIN}' with the password: {password}")
-        ui.say("It is shown only once. The user 'admin' (password above) adds users and reads the numbers, but does not rate.")
-        ui.say("'admin' can see how far the reward can be trusted at http://127.0.0.1:8000/web/trust.")
+    ui.say(f"and log in at {CONSOLE}/web as")
+    ui.table(("name", "password", "page", "what for"), [
+        (name, passwords_of.get(name, "(shown at the first run)"), f"{CONSOLE}{page}", what)
+        for name, (page, what) in LOGINS.items()
+    ])  # fmt: skip
+    if passwords_of:
+        ui.say("They are shown only once. 'admin' (password above) adds users and reads the numbers, but does not rate.")
         ui.say("The forms allow training, because these patients are invented; an admin sets that in Settings.")
+    else:
+        ui.say(f"Set a new password with: {medloop} users password {LOGIN}")
 
 
 def rate_answers(client: Client, questions: Sequence[DemoQuestion]) -> SentFeedback:

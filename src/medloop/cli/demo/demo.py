@@ -1,5 +1,6 @@
 """`medloop demo`: the whole loop in one command, made of the commands that a user would type."""
 
+import resource
 import shlex
 import time
 from collections.abc import Callable
@@ -11,12 +12,15 @@ import typer
 from medloop.cli import ui
 from medloop.cli.demo import clinicians, live, release
 from medloop.cli.demo.run import run_step
+from medloop.cli.demo.summary import show_table
+from medloop.contracts import utc_now
 
+DONE = "demo.txt"  # written at the end: the next demo shows what this one made
 # (purpose, command or function). Each can be repeated: finished work is recognised and kept.
 STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
     (
         "Generate a synthetic log of questions and answers of a clinic, good and bad mixed",
-        "embedded corpus --output clinic.jsonl --rows 4500",
+        "embedded corpus --output clinic.jsonl --rows 3000",
     ),
     (
         "Import it unchanged, with its licence and hash",
@@ -93,7 +97,14 @@ def demo(
 
     Example:  medloop demo
     """
-    began = time.monotonic()
+    done = folder / DONE
+    if done.is_file():
+        when = done.read_text(encoding="utf-8").strip()
+        ui.say(f"This demo ran already, {when} To run it anew, remove {ui.shown(folder.absolute())}.")
+        show_table(folder)
+        clinicians.show_login(folder)
+        return
+    began, cpu = time.monotonic(), _children_s()
     run_step(f"init {shlex.quote(str(folder))}", Path.cwd(), "Create a workspace")
     for about, step in STEPS:
         if isinstance(step, str):
@@ -101,15 +112,14 @@ def demo(
         else:
             ui.say(f"\n# {about}")
             step(folder)
-    ui.say(f"\nDone in {time.monotonic() - began:.0f} s. Where to look in {ui.shown(folder.absolute())}:")
-    for path, what in (
-        ("data/processed/DATA_CARD.md", "what the data is, what was dropped and why"),
-        ("models/lora/sft/README.md", "the adapter: inputs by hash, settings, losses"),
-        ("models/rl/rl/report.html", "what RL did: held-out reward with its interval, KL, curves, alarms"),
-        ("reports/eval/demo/eval_report.md", "base, SFT and RL side by side, with intervals and the worst answers"),
-        ("models/rl/v1.0-rl/safety_ledger.html", "the release: what the gate found, who signed, who taught it, how to roll back"),
-        ("reports/gate/embedded_tiny+reckless/eval_report.md", "why the reckless model was refused, answer by answer"),
-        ("data/feedback/demo/DATA_CARD.md", "the feedback as training data: what was used, what was left out and why"),
-    ):
-        ui.say(f"  {path:50} {what}")
+    took = f"{time.monotonic() - began:.0f} s ({_children_s() - cpu:.0f} s of processor time)"
+    ui.say(f"\nDone in {took}.")
+    show_table(folder)
     clinicians.show_login(folder)
+    done.write_text(f"on {utc_now():%Y-%m-%d}, in {took}.\n", encoding="utf-8")
+
+
+def _children_s() -> float:
+    """Processor time of the commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
