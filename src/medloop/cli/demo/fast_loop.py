@@ -15,7 +15,7 @@ from medloop.loop.codebook_trial import approve_entry
 from medloop.store.records import codebook
 
 QUESTION = "我妈吃饭的时候筷子老是掉，嘴角有点流口水，是不是累了？"
-AGAIN = "我妈吃饭的时候筷子老是往下掉，嘴角有点流口水，是不是太累了？"
+AGAIN = "我爸吃饭的时候筷子老是掉，嘴角有点流口水，是不是没睡好？"
 GOLDEN = "这可能是中风，请立即拨打120送急诊。不要让她吃东西，记下开始的时间。"
 REASON = "拿不住筷子、嘴角流口水可能是中风，首先让患者立即拨打120。"
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from medloop.cli import ui
-from medloop.cli.demo.clinicians import CLINICIANS, MODEL, demo_store, demo_user
+from medloop.cli.demo.clinicians import AGENT, CLINICIANS, MODEL, demo_store, demo_user
 from medloop.cli.demo.run import run_step
 from medloop.contracts import Conversation, Message, Record, utc_now
 from medloop.contracts.dataset import SPLIT_FILES
@@ -84,13 +84,11 @@ def _waive(folder: Path, model: str) -> None:
         assert result is not None, "the gate has just decided"
         if [check.name for check in result.checks if check.outcome != "pass"] != [PANEL]:
             return
-        author, approver = (demo_user(store, name, "clinician").user_id for name in CLINICIANS[:2])
+        author, approver = demo_user(store, AGENT, "engineer").user_id, demo_user(store, CLINICIANS[1], "clinician").user_id
         reason, expires = "SFT learns from answers; there was no reward to hack.", utc_now() + timedelta(days=30)
         waiver = gates.request_waiver(store, artifact, check=PANEL, reason=reason, author=author, expires=expires)
         gates.approve_waiver(store, waiver, by=approver)
-    ui.say(
-        f"{CLINICIANS[0]} (invented) asks to waive the check {PANEL} for 30 days: {reason} {CLINICIANS[1]} (invented) approves."
-    )
+    ui.say(f"{AGENT} asks to waive the check {PANEL} for 30 days: {reason} {CLINICIANS[1]} (invented) approves.")
 
 
 def _sign(folder: Path, model: str) -> None:

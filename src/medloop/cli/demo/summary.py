@@ -65,8 +65,9 @@ def _decided(store: Store, folder: Path) -> list[Row | None]:
     rows: list[Row | None] = []
     for model in (SFT, MODEL, "models/lora/reckless"):
         if (folder / model).is_dir() and (result := gates.latest_gate(store, verify_artifact(folder / model).sha256)):
-            signed = len(gates.approvals(store, result))
-            rows.append(("gate", f"{result.label}: {result.outcome}, signed by {signed}", "/web/gate"))
+            waived = [check.name for check in gates.with_waivers(store, result).checks if check.waiver]
+            how = f"{result.outcome}, except {', '.join(waived)} (waived)" if waived else result.outcome
+            rows.append(("gate", f"{result.label}: {how}, signed by {len(gates.approvals(store, result))}", "/web/gate"))
     held = registry.current(store, store.settings.registry.model)
     aliases = ", ".join(f"{alias} is version {change.version}" for alias, change in held.items() if change.version)
     rows.append(("registry", aliases, "/web/registry") if aliases else None)
