@@ -60,6 +60,11 @@ class GatewaySettings(Section):
         1.0, ge=0, le=1,
         description="Share of the answers whose trace is stored; those in which a guard acted are always stored.",
     )  # fmt: skip
+    model_tools: bool = Field(
+        False,
+        description="Offer the tools (dose by weight, interactions, triage) to the model, if servers know OpenAI's tool calls; "
+        "without it they are called by the user's words alone.",
+    )
     prompt_file: Path | None = Field(None, description="Text file with the system prompt of the assistant; empty: none.")
     widget_origins: str = Field(
         "",

@@ -131,6 +131,7 @@ def parts_of(store: Store, settings: Settings) -> AssistantParts:
         live_route=routes.get, refresh_route=routes.refresh, input_guards=input_guards(), output_guards=output_guards(),
         guard_hash=guard_hash(), system_prompt=_system_prompt(settings), find_rules=rules,
         find_passages=documents, is_quick=lambda: rules.is_quick and documents.is_quick,
+        model_tools=tools if settings.gateway.model_tools else None,
         use_tools=lambda question: call_wanted(tools, question),
         build_prompt=build_prompt, choose_arm=chooser(store), challenger_route=lambda: routes.challenger, recall=memory.recall,
         remember=memory.remember, deadline_s=settings.gateway.deadline_s, most_at_once=settings.gateway.at_once,

@@ -29,6 +29,7 @@ class ChatDouble:
     ) -> None:
         self.answer, self.models = answer, list(models)
         self.faults: list[str] = []
+        self.tool_calls: list[list[tuple[str, str]]] = []  # (name, arguments) that it asks for first, one list a completion
         self.requests: list[dict[str, Any]] = []
         self.released = threading.Event()  # ends what a slow one waits for
         self.cancelled = threading.Event()  # a client left in the middle of a stream
@@ -81,7 +82,36 @@ class ChatDouble:
                     fault = "no_model"
                 self._answer(body, fault)
 
+            def _ask_for_tools(self, body: dict[str, Any]) -> None:
+                asked = double.tool_calls.pop(0)
+                calls: list[dict[str, Any]] = [
+                    {"id": f"call-{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
+                    for n, (name, arguments) in enumerate(asked)
+                ]
+                if not body.get("stream"):
+                    message = {"role": "assistant", "content": None, "tool_calls": calls}
+                    self._json(200, {"model": body["model"], "choices": [{"message": message, "finish_reason": "tool_calls"}]})
+                    return
+                self.send_response(200)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                self._event({"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]})
+                for index, call in enumerate(calls):
+                    text = call["function"]["arguments"]
+                    for part in (
+                        {"index": index, "id": call["id"], "function": {"name": call["function"]["name"], "arguments": ""}},
+                        {"index": index, "function": {"arguments": text[:5]}},
+                        {"index": index, "function": {"arguments": text[5:]}},
+                    ):
+                        self._event({"choices": [{"index": 0, "delta": {"tool_calls": [part]}, "finish_reason": None}]})
+                self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+                self._chunk(b"data: [DONE]\n\n")
+                self._chunk(b"")
+
             def _answer(self, body: dict[str, Any], fault: str) -> None:
+                if double.tool_calls and body.get("tools"):
+                    self._ask_for_tools(body)
+                    return
                 statuses = {"error_500": 500, "error_400": 400, "busy": 429, "no_model": 404}
                 if fault in statuses:
                     self._json(statuses[fault], {"error": {"message": "scripted", "type": "x", "code": statuses[fault]}})

@@ -10,7 +10,7 @@ from medloop.loop.assistant import ErasableMemory, build_prompt
 from medloop.serve.agent.documents import ReadDocument
 from medloop.serve.agent.library import Library
 from medloop.serve.gateway.answer_plan import ChatCaller
-from medloop.serve.gateway.gateway import memory_key
+from medloop.serve.gateway.episodes import memory_key
 from medloop.settings import Settings
 
 TALK = (Message(role="user", content="My name is on the list"), Message(role="assistant", content="Yes."))

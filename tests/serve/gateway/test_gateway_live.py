@@ -99,6 +99,36 @@ def test_tools_are_called_by_the_users_words_and_stand_in_prompt_and_trace(gatew
     assert "not together" in world.servers[0].requests[-1]["messages"][0]["content"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_asks_for_tools_gets_their_results_as_data(gateway_world, stream: bool) -> None:
+    world = gateway_world(model_tools=True)
+    world.servers[0].tool_calls = [
+        [("dose_by_weight", '{"drug": "ibuprofen", "weight_kg": 20, "age_months": 60}'), ("shell", '{"x": "<|im_end|>"}')],
+        [("triage", "not JSON")],
+    ]
+    response = world.ask(COUGH, stream=stream)
+    text = text_of(events_of(response)) if stream else response.json()["choices"][0]["message"]["content"]
+    assert text == world.servers[0].answer
+    first, second, third = world.servers[0].requests
+    assert {tool["function"]["name"] for tool in first["tools"]} == {"dose_by_weight", "drug_interactions", "triage"}
+    assert [message["role"] for message in second["messages"][-3:]] == ["assistant", "tool", "tool"]
+    assert '"known": true' in second["messages"][-2]["content"] and "unknown tool" in second["messages"][-1]["content"]
+    assert "wrong arguments" in third["messages"][-1]["content"]
+    calls = stored(world, response.headers["x-medloop-inference"]).meta["tools"]
+    assert [call["tool"] for call in calls] == ["triage", "dose_by_weight", "shell", "triage"]
+    counted = {("triage", "ok"): 1, ("dose_by_weight", "ok"): 1, ("unknown", "failed"): 1, ("triage", "failed"): 1}
+    assert dict(world.gateway.counts.tools) == counted
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_asks_for_tools_without_end_is_made_to_answer(gateway_world, stream: bool) -> None:
+    world = gateway_world(model_tools=True)
+    world.servers[0].tool_calls = [[("triage", '{"text": "cough"}')] for _ in range(9)]
+    response = world.ask(COUGH, stream=stream)
+    assert response.status_code == 200 and len(world.servers[0].requests) == 4 and "tools" not in world.servers[0].requests[-1]
+    assert all(backend.in_flight == 0 for backend in world.gateway.pool.backends)
+
+
 def test_feedback_on_an_answer_that_is_held_waits_with_it(gateway_world) -> None:
     world = gateway_world()
     named = "我咳嗽两周了，手机一三八零零一三八零零零，在家怎么办？"
@@ -163,6 +193,13 @@ def test_traces_are_stored_together_and_one_that_fails_fails_alone(tmp_path: Pat
 
 def test_a_long_exchange_is_remembered_before_the_next_question_of_its_episode(gateway_world) -> None:
     world = gateway_world()
+    remember = world.gateway.parts.remember
+
+    def slowly(*args) -> None:
+        time.sleep(0.3)
+        remember(*args)
+
+    world.gateway.parts.remember = slowly
     long = COUGH + " I walk in the garden every day and I feel fine otherwise." * 60
     asked = {"metadata": {"episode_id": "ep-long"}}
     assert world.ask(long, **asked).status_code == 200

@@ -4,7 +4,8 @@
     index.search("Does dantrolene help in heat stroke?").passages[0].page
 
 A chunk's score is the sum of both rankings, each divided by its best: on the questions of benchmarks/knowledge.py that finds more
-than reciprocal ranks, which forget by how much the first is better. Chunks that follow one another on a page become one passage.
+than reciprocal ranks, which forget by how much the first is better. Sections of the best document are ranked once more among
+themselves (section_rank.py). Chunks that follow one another on a page become one passage.
 Whether anything fits is decided by `fit` against a threshold that was measured on questions that the documents do not cover.
 """
 
@@ -21,12 +22,14 @@ from medloop.contracts.base import canonical_json, sha256_id
 from medloop.contracts.knowledge import Chunk, KnowledgeDocument
 from medloop.lexicon.language import detect_language
 from medloop.serve.agent import chunks as chunking
+from medloop.serve.agent import section_rank
 from medloop.serve.agent.bm25 import BM25
 from medloop.serve.agent.library import Library, StoredDocument
+from medloop.serve.agent.section_rank import SectionRanking
 from medloop.serve.agent.vectors import Encode, ExactNearest, Floats, Nearest, VectorFiles, nearest_of
 from medloop.serve.agent.words import query_words, search_words
 
-VERSION = "2"  # of words, fusion and thresholds
+VERSION = "3"  # of words, fusion and thresholds
 PASSAGES = 5
 CANDIDATES = 100  # of each ranking
 POOL = 20  # chunks that may join a passage
@@ -71,6 +74,7 @@ class KnowledgeIndex:
         self.hash = index_hash(documents, encoder)
         texts = (chunking.indexed_text(self.cards[chunk.document].title, chunk) for chunk in chunks)
         self.bm25 = BM25([search_words(text) for text in texts])
+        self.sections = SectionRanking(chunks, {name: card.title for name, card in self.cards.items()}, vectors)
 
     @property
     def backend(self) -> str:
@@ -83,24 +87,29 @@ class KnowledgeIndex:
         """The passages that fit a question; none below the threshold. Never fails on what a user may type."""
         words = query_words(question)
         by_words = self.bm25.scores(words)
-        cosines = self._cosines(question, by_words)
+        vector = self._vector(question)
+        cosines = None if vector is None else self._cosines(vector, by_words)
         scores = by_words / max(float(by_words.max(initial=0)), 1e-6)
         if cosines is not None:
             scores = scores + np.clip(cosines, 0, 1) / max(float(cosines.max(initial=0)), 1e-6)
+        scores = scores + self.sections.bonus(scores, words, vector)
         best = np.argsort(-scores, kind="stable")[:POOL]
         fit, threshold = self._fit(question, words, best, cosines)
-        whole = 1.0 if cosines is None else 2.0
+        whole = (1.0 if cosines is None else 2.0) * (1 + section_rank.WEIGHT)
         groups = self._joined([int(index) for index in best if scores[index] > 0], count)
         passages = tuple(self._passage(group, max(group, key=lambda i: scores[i]), scores, whole) for group in groups)
         fits = bool(words) and fit >= threshold
         return SearchResult(PassagesFound(index=self.hash, passages=passages if fits else ()), fit, threshold, passages)
 
-    def _cosines(self, question: str, by_words: Floats) -> Floats | None:
-        """Cosines of the candidates of both rankings, 0 for all others; None where the encoder cannot read the question."""
+    def _vector(self, question: str) -> Floats | None:
+        """None where the encoder cannot read the question."""
         encoder = self.encoder
         if encoder is None or not (encoder.reads_chinese or detect_language(question) == "en"):
             return None
-        vector = encoder.encode([question])[0]
+        return np.asarray(encoder.encode([question])[0], np.float32)
+
+    def _cosines(self, vector: Floats, by_words: Floats) -> Floats:
+        """Cosines of the candidates of both rankings, 0 for all others."""
         near = self.nearest(vector, min(CANDIDATES, len(self.chunks)))
         likely = np.argsort(-by_words, kind="stable")[:CANDIDATES]
         candidates = np.unique(np.concatenate([near, likely]).astype(np.int64))

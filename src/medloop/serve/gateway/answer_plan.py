@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,7 @@ from medloop.contracts.assistant import (
     Route,
     RulesFound,
 )
-from medloop.serve.agent.tools import ToolCall
+from medloop.serve.agent.tools import Tool, ToolCall
 from medloop.serve.gateway.chat_request import ChatRequest
 from medloop.serve.gateway.gateway_counts import OnAnswer
 from medloop.serve.gateway.guards import NamedInputGuard, NamedOutputGuard
@@ -52,6 +52,7 @@ class AssistantParts:
     find_rules: FindRules | None = None
     find_passages: FindPassages | None = None
     is_quick: Callable[[], bool] | None = None  # whether rules and passages are found at once, so that no thread is needed
+    model_tools: Mapping[str, Tool] | None = None  # that the model may ask for; None: it is told of none
     use_tools: Callable[[str], Sequence[ToolCall]] | None = None
     build_prompt: BuildPrompt | None = None
     choose_arm: ChooseArm | None = None
@@ -82,12 +83,18 @@ class AnswerPlan:
     calls: tuple[ToolCall, ...] = ()
     created: int = field(default_factory=lambda: int(time.time()))
     started: float = field(default_factory=time.monotonic)
+    rounds: int = 0  # of calls that the model asked for
     opening_s: float = 0.0  # that the first word of a stream took
 
     @property
     def wanted(self) -> str | None:
         """The name of the model to ask for; None where no route is live."""
         return self.route.served_name if self.route else None
+
+    @property
+    def asked(self) -> str:
+        """All that the user wrote: what the guards of the answer know before it."""
+        return "\n".join(message.content for message in self.messages if message.role == "user")
 
     @property
     def question(self) -> str:

@@ -34,8 +34,10 @@ from medloop.serve.gateway.answer_plan import (
 from medloop.serve.gateway.answer_trace import AnswerEnd, trace_of
 from medloop.serve.gateway.backends import Backend, BackendPool, BackendReply, Deltas
 from medloop.serve.gateway.chat_request import ChatError, ChatRequest, checked_episode, openai_error
+from medloop.serve.gateway.episodes import Episodes, memory_key
 from medloop.serve.gateway.gateway_counts import GatewayCounts, is_about_version, outcome_of
 from medloop.serve.gateway.guards import GuardedAnswer, read_input
+from medloop.serve.gateway.model_tools import MOST_ROUNDS, asked_calls, calls_of_stream, offered, run_calls
 from medloop.serve.gateway.notices import notice
 from medloop.serve.gateway.replies import choice, event, kind_of, no_answer, usage_of
 from medloop.serve.gateway.trace_queue import TraceQueue
@@ -55,9 +57,8 @@ class Gateway:
     def __init__(self, pool: BackendPool, parts: AssistantParts, traces: TraceQueue) -> None:
         self.pool, self.parts, self.traces = pool, parts, traces
         self.in_flight = 0
-        self.counts = GatewayCounts()
+        self.counts, self.episodes = GatewayCounts(), Episodes(parts)
         self._closing: set[asyncio.Task[None]] = set()
-        self._remembering: dict[str, asyncio.Future[None]] = {}
         self._snapshots: dict[AnswerSnapshot, str] = {}
 
     def warm(self) -> None:
@@ -79,7 +80,7 @@ class Gateway:
     async def _plan(self, request: ChatRequest, caller: ChatCaller, episode: str | None) -> AnswerPlan:
         given = episode or request.episode
         episode_id = uuid7() if given is None else checked_episode(given)
-        messages = await self._with_memory(request.conversation(), given and memory_key(caller, given))
+        messages = await self.episodes.recalled(request.conversation(), given and memory_key(caller, given))
         heard = without_refused(messages)
         texts = [message.content for message in heard if message.role == "user"]
         acts = await self._read_input(texts)
@@ -103,8 +104,7 @@ class Gateway:
             prompt = self.parts.build_prompt(prompt, rules, passages, calls)
         for act in acts:
             self.counts.acts[act.guard, act.finding] += 1
-        for call in calls:
-            self.counts.tools[call.tool, "failed" if call.error else "ok"] += 1
+        self._count_calls(calls)
         return AnswerPlan(
             request, caller, uuid7(), episode_id, messages, prompt, system, route, acts, rules, passages, arm, tuple(calls)
         )  # fmt: skip
@@ -127,16 +127,6 @@ class Gateway:
         arm = self.parts.choose_arm(caller.subject or "", episode_id)
         challenger = self.parts.challenger_route() if arm == "challenger" and self.parts.challenger_route else None
         return challenger or route, arm
-
-    async def _with_memory(self, messages: tuple[Message, ...], episode: str | None) -> tuple[Message, ...]:
-        """A client that sends its newest question alone, with the episode, is reminded of what was said before."""
-        if self.parts.recall is None or episode is None or len([m for m in messages if m.role != "system"]) > 1:
-            return messages
-        if (pending := self._remembering.get(episode)) is not None:
-            await asyncio.wait([pending])
-        remembered = [message for message in self.parts.recall(episode) if message.role != "system"]
-        head = 1 if messages[0].role == "system" else 0
-        return (*messages[:head], *remembered, *messages[head:])
 
     async def _read_input(self, texts: Sequence[str]) -> tuple[GuardAct, ...]:
         if sum(map(len, texts)) > LONG:
@@ -161,11 +151,11 @@ class Gateway:
 
     def _payload(self, plan: AnswerPlan) -> Json:
         messages = [{"role": message.role, "content": message.content} for message in plan.prompt]
-        return {"messages": messages, **plan.request.sampling()}
+        return {"messages": messages, **plan.request.sampling(), **offered(self.parts.model_tools)}
 
     async def answer(self, plan: AnswerPlan) -> tuple[AnswerIds, Json]:
         """The whole answer; ChatError where no model server gives one and no notice has to be shown."""
-        checked = GuardedAnswer(self.parts.output_guards, _context(plan))
+        checked = GuardedAnswer(self.parts.output_guards, plan.asked)
         asked_for, usage, end = self._first_name(), None, AnswerEnd()
         self.in_flight += 1
         try:
@@ -200,7 +190,27 @@ class Gateway:
     async def _complete(self, plan: AnswerPlan) -> BackendReply[Json]:
         payload = self._payload(plan)
         async with asyncio.timeout(self.parts.deadline_s):
-            return await self._ask(plan, lambda wanted, spare: self.pool.complete(wanted, payload, spare=spare))
+            while True:
+                reply = await self._ask(plan, lambda wanted, spare: self.pool.complete(wanted, payload, spare=spare))
+                if not self._use_tools(plan, payload, asked_calls(reply.answer["choices"][0]["message"])):
+                    return reply
+
+    def _use_tools(self, plan: AnswerPlan, payload: Json, asked: Sequence[Json]) -> bool:
+        """Run the calls that the model asks for; whether there were any, so that it is asked again."""
+        if "tools" not in payload or not asked or self.parts.model_tools is None:
+            return False
+        messages, calls = run_calls(self.parts.model_tools, asked)
+        payload["messages"] += messages
+        plan.calls, plan.rounds = (*plan.calls, *calls), plan.rounds + 1
+        self._count_calls(calls)
+        if plan.rounds >= MOST_ROUNDS:
+            del payload["tools"]
+        return True
+
+    def _count_calls(self, calls: Sequence[ToolCall]) -> None:
+        for call in calls:
+            name = call.tool if call.error != "unknown tool" else "unknown"  # a name that a model made up is no label
+            self.counts.tools[name, "failed" if call.error else "ok"] += 1
 
     async def _ask(self, plan: AnswerPlan, ask: Callable[[str | None, bool], Awaitable[Reply]]) -> Reply:
         """The live version; the one that is live by now, where the route was changed meanwhile; else the fallback."""
@@ -259,16 +269,27 @@ class Gateway:
         payload = self._payload(plan) | ({"stream_options": {"include_usage": True}} if plan.request.wants_usage else {})
         asked = time.monotonic()
         try:
-            return await self._ask(
-                plan, lambda wanted, spare: stack.enter_async_context(self.pool.stream(wanted, payload, spare=spare))
-            )
+            while True:
+                own = AsyncExitStack()  # of this stream: one that asks for tools ends before the next begins
+                stack.push_async_exit(own)
+                reply = await self._ask(plan, partial(self._enter, own, payload))
+                if "tools" not in payload:
+                    return reply
+                calls, reply.answer = await calls_of_stream(reply.answer)
+                if not self._use_tools(plan, payload, calls):
+                    return reply
+                await reply.answer.aclose()
+                await own.aclose()
         finally:
             plan.opening_s = time.monotonic() - asked
+
+    async def _enter(self, own: AsyncExitStack, payload: Json, wanted: str | None, spare: bool) -> BackendReply[Deltas]:
+        return await own.enter_async_context(self.pool.stream(wanted, payload, spare=spare))
 
     async def _events(
         self, plan: AnswerPlan, ids: AnswerIds, opening: asyncio.Task[BackendReply[Deltas]] | None, stack: AsyncExitStack | None
     ) -> AsyncGenerator[bytes]:
-        checked = GuardedAnswer(self.parts.output_guards, _context(plan))
+        checked = GuardedAnswer(self.parts.output_guards, plan.asked)
         head = self._head(plan, ids, "chat.completion.chunk")
         end, usage = AnswerEnd(plan.prefix, "cancelled"), None
         self.in_flight += 1
@@ -338,19 +359,7 @@ class Gateway:
             self.parts.on_answer(plan.route.served_name, ok=outcome == "answered", seconds=end.model_s)
         make = partial(trace_of, plan, ids, end, self.traces.share)
         self.traces.put(ids.inference_id, make, always=bool(plan.acts or end.acts) or end.error is not None)
-        if self.parts.remember is not None and end.text:
-            self._remember(plan, end.text)
-
-    def _remember(self, plan: AnswerPlan, text: str) -> None:
-        """At once; what is long in a thread, because it is read for danger, and the next question of the episode waits for it."""
-        assert self.parts.remember is not None
-        key, messages = memory_key(plan.caller, plan.episode_id), (*plan.messages, Message(role="assistant", content=text))
-        remember = partial(_found, partial(self.parts.remember, key, plan.caller.subject), messages)
-        if sum(len(message.content) for message in messages) <= LONG:
-            remember()
-            return
-        future = self._remembering[key] = asyncio.get_running_loop().run_in_executor(None, remember)
-        future.add_done_callback(lambda done: self._remembering.pop(key) if self._remembering.get(key) is done else None)
+        self.episodes.remember(plan, end.text)
 
 
 def _check_model(name: str, route: Route | None) -> None:
@@ -360,11 +369,6 @@ def _check_model(name: str, route: Route | None) -> None:
         raise ChatError(
             404, "This model is not the one that is live", f"Use model '{LIVE}'", param="model", code="model_not_found"
         )  # fmt: skip
-
-
-def memory_key(caller: ChatCaller, episode: str) -> str:
-    """What an episode is remembered under: whoever names the episode of somebody else recalls nothing."""
-    return f"{caller.user_id} {caller.subject or ''} {episode}"
 
 
 def _found(find: Callable[[Asked], Found] | None, asked: Asked) -> Found | None:
@@ -382,11 +386,6 @@ async def _close(opening: asyncio.Task[BackendReply[Deltas]], stack: AsyncExitSt
     opening.cancel()
     await asyncio.gather(opening, return_exceptions=True)
     await stack.aclose()
-
-
-def _context(plan: AnswerPlan) -> str:
-    """What the guards of the answer know before it: what the user wrote."""
-    return "\n".join(message.content for message in plan.messages if message.role == "user")
 
 
 async def _fed(checked: GuardedAnswer, text: str, *, end: bool = True) -> str:

@@ -36,6 +36,7 @@ class Delta:
     reasoning: str = ""
     finish_reason: str | None = None
     usage: Json | None = None
+    calls: tuple[Json, ...] = ()  # pieces of the calls of tools that the model asks for
 
 
 @dataclass
@@ -191,7 +192,8 @@ def _delta(event: bytes) -> Delta:
         if not isinstance(text, str) or not isinstance(reasoning, str):
             raise TypeError
         finish = _finish(choices[0].get("finish_reason"))
-        return Delta(_clean(text), _clean(reasoning), finish, usage if isinstance(usage, dict) else None)
+        calls = tuple(entry for entry in delta.get("tool_calls") or () if isinstance(entry, dict))
+        return Delta(_clean(text), _clean(reasoning), finish, usage if isinstance(usage, dict) else None, calls)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         raise BackendFailure("unreadable", "not an event of a chat completion") from None
 
