@@ -78,6 +78,10 @@ def test_home_says_where_the_cycle_stands_and_why(browse, store):
     assert "cycle1 waits at: Sign-off." in page and reason in page and "medloop loop run" in page
     assert re.search(r'<li class="stage warning" aria-current="step">\s*<span class="stage-name">Sign-off', page)
     assert "等待于：签核" in browse("auditor").get("/web/", headers={"Accept-Language": "zh"}).text
+    save_verdict(store)
+    add_cycle_event(store, CycleEvent(**done, step="gate", event="done", outputs={"artifact": ARTIFACT}))
+    page = browse("auditor").get("/web/", headers={"Accept-Language": "zh"}).text
+    assert reason not in page and re.search(r'<p class="cycle">.*?<span lang="zh">[^<]*签核', page)  # in the reader's language
 
 
 def test_a_stream_of_events_says_when_something_was_written(browse, store, settings, monkeypatch):

@@ -10,6 +10,8 @@ from medloop.jobs.job_row import TRIGGER
 from medloop.loop.standing import LoopStanding, RunCounts, SafetyStanding, StageStanding, StageState, loop_standing
 from medloop.settings import Settings
 from medloop.store.db import Store
+from medloop.store.records.gates import refusal_parts
+from medloop.web.gate_words import GateWords, in_words
 from medloop.web.navigation import MENU, RATERS
 from medloop.web.words import Translator
 
@@ -57,7 +59,7 @@ class LoopView:
     stages: list[StageRow]
     safety: list[SafetyTile]
     cycle: str
-    reason: str
+    reason: GateWords
     command: str
     look: str
 
@@ -66,8 +68,8 @@ def loop_view(store: Store, role: str, t: Translator) -> LoopView:
     runs, pending = run_counts(store.settings)
     standing = loop_standing(store, runs=runs, pending=pending)
     stages = [_row(stage, standing, role, t) for stage in standing.stages]
-    cycle, reason, command, look = _cycle(standing, t)
-    return LoopView(stages, list(_safety(standing.safety, role, t)), cycle, reason, command, look)
+    cycle, command, look = _cycle(standing, t)
+    return LoopView(stages, list(_safety(standing.safety, role, t)), cycle, _reason(store, standing, t), command, look)
 
 
 def run_counts(settings: Settings) -> tuple[RunCounts, bool]:
@@ -114,15 +116,24 @@ def _link(stage: StageStanding, role: str) -> tuple[str, str]:
     return f"/web/{page}", page
 
 
-def _cycle(standing: LoopStanding, t: Translator) -> tuple[str, str, str, str]:
-    """The newest cycle in one sentence, its reason as it was written, the command that goes on with it, and its look."""
+def _reason(store: Store, standing: LoopStanding, t: Translator) -> GateWords:
+    """Why the cycle stands: for a missing signature in the reader's language, else as the step wrote it."""
+    cycle = standing.cycle
+    outputs = next((row.outputs for row in cycle.steps if row.name == "gate"), {}) if cycle else {}
+    if standing.at == "sign_off" and (artifact := outputs.get("artifact")) and (parts := refusal_parts(store, str(artifact))):
+        return in_words(parts, t)
+    return GateWords(cycle.reason if cycle else "", "en")
+
+
+def _cycle(standing: LoopStanding, t: Translator) -> tuple[str, str, str]:
+    """The newest cycle in one sentence, the command that goes on with it, and its look."""
     cycle = standing.cycle
     if cycle is None:
-        return t("loop_cycle_none"), "", "loop run --dry-run", "none"
+        return t("loop_cycle_none"), "loop run --dry-run", "none"
     stage = t(f"loop_stage_{standing.at}") if standing.at else ""
     text = t(f"loop_cycle_{cycle.state}", name=cycle.cycle, stage=stage)
     looks = {"running": "info", "waiting": "warning", "failed": "bad", "ended": "none", "done": "good"}
-    return text, cycle.reason, "loop run" if cycle.state in ("waiting", "failed", "running") else "", looks[cycle.state]
+    return text, "loop run" if cycle.state in ("waiting", "failed", "running") else "", looks[cycle.state]
 
 
 def _safety(safety: SafetyStanding, role: str, t: Translator) -> Iterator[SafetyTile]:
