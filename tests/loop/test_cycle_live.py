@@ -71,11 +71,13 @@ def the_experiment(store: Store) -> str:
     return experiment.plan.experiment_id
 
 
-def test_it_waits_for_a_verdict_then_for_a_person_and_the_better_version_answers_everybody(store: Store) -> None:
+def test_it_waits_for_a_verdict_then_for_a_person_and_the_better_version_answers_everybody(store: Store, command_line) -> None:
     waiting = go_on(store)
     assert (waiting.state, waiting.at.name) == ("waiting", "experiment")
     assert live_version(store) == 1 and live_route(store, "challenger").version == 2
     assert waiting.command == f"experiment status {the_experiment(store)}"
+    assert command_line("--home", store.settings.home, *waiting.command.split()).code == 0  # the next step that it prints
+    assert command_line("--home", store.settings.home, "deploy", "status").code == 0
     events = cycle_events(store, "c")
     assert go_on(store) == waiting and cycle_events(store, "c") == events  # days of waiting write nothing
 
