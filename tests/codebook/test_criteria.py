@@ -4,12 +4,12 @@ import pytest
 from sqlalchemy import select, text
 from tests.codebook.conftest import CALM, STROKE, URGENT, correction
 
-from medloop.contracts import Completion, ModelRef, Sample, SuiteConfig
+from medloop.contracts import Completion, EntryText, ModelRef, Sample, SuiteConfig
 from medloop.errors import InputError, IntegrityError
 from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.report_checks import report_checks
 from medloop.evaluate.predictions import EvalConfig
-from medloop.loop.codebook import propose_from
+from medloop.loop.codebook import add_draft, propose_from
 from medloop.loop.codebook_growth import propose_prompt
 from medloop.loop.erasure import erase_records
 from medloop.loop.evaluation import evaluate_models
@@ -22,6 +22,7 @@ from medloop.loop.rubrics import (
     edit_criterion,
     with_corrections,
 )
+from medloop.loop.rule_encoder import rule_encoder
 from medloop.loop.teacher_writer import TeacherWriter
 from medloop.privacy.erasure.contracts import ErasureRequest
 from medloop.store.lineage_graph import lineage_graph
@@ -255,3 +256,20 @@ def test_without_an_answer_of_the_teacher_the_template_does(store, teacher):
     writer, _, server = teacher
     rows = draft_from(store, correction(store, consent=("evaluation", "teacher")), actor="test", writer=writer)
     assert rows and all(row.maker == "template" for row in rows) and server.requests >= 1
+
+
+def test_rules_that_say_the_same_in_other_words_are_one_by_the_encoder(store, settings, people):
+    """The embedded encoder reads English; a Chinese rule is compared by its words alone."""
+    embed = rule_encoder(settings)
+    assert embed is not None
+    vectors = embed(["Call an ambulance at once.", "先打120。"])
+    assert vectors.shape[0] == 2 and not vectors[1].any() and vectors[0].any()
+    words = ("Tell the patient to call an ambulance immediately.", "Tell the patient to call an ambulance right away.")
+    first, second = (
+        add_draft(store, EntryText(text=text, question=f"Case {n}"), evidence=(f"cor_{n}",), author=people["dr.li"], actor="test",
+                  scope="emergency", embed=embed) for n, text in enumerate(words)
+    )  # fmt: skip
+    assert second.entry_id == first.entry_id and second.evidence == ("cor_0", "cor_1")
+    opposite = EntryText(text="Do not tell the patient to call an ambulance immediately.", question="Case 3")
+    third = add_draft(store, opposite, evidence=("cor_3",), author=people["dr.li"], actor="test", scope="emergency", embed=embed)
+    assert third.entry_id != first.entry_id

@@ -14,6 +14,7 @@ from medloop.loop import codebook as work
 from medloop.loop.codebook_effects import count_votes
 from medloop.loop.codebook_growth import promote, propose_examples, propose_prompt
 from medloop.loop.codebook_trial import approve_entry, try_entry
+from medloop.loop.rule_encoder import rule_encoder
 from medloop.loop.teacher_writer import teacher_writer
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor
@@ -63,6 +64,7 @@ def propose(
     Example:  medloop codebook propose --text "Ask for the weight first." --trigger "child|儿童" --user dr.li
     """
     settings = ui.settings()
+    embed = rule_encoder(settings)
     with open_store(settings) as store:
         proposals = work.Proposals()
         if text is not None:
@@ -75,10 +77,11 @@ def propose(
             )  # fmt: skip
             proposals.entries.append(entry)
         elif correction is not None:
-            proposals.entries.append(work.propose_from(store, correction, actor=actor(), reflector=_reflector(settings, teacher)))
+            entry = work.propose_from(store, correction, actor=actor(), reflector=_reflector(settings, teacher), embed=embed)
+            proposals.entries.append(entry)
         else:
             reflector = _reflector(settings, teacher)
-            proposals = work.propose_new(store, actor=actor(), everything=everything, reflector=reflector)
+            proposals = work.propose_new(store, actor=actor(), everything=everything, reflector=reflector, embed=embed)
     say_proposals(proposals, json_)
 
 

@@ -16,7 +16,11 @@ from medloop.contracts import CodebookEntry
 from medloop.contracts.base import Timestamp
 from medloop.contracts.rule import MOST_RULE, MOST_SENTENCE, EntryState
 from medloop.loop import codebook as work
+from medloop.loop.codebook_effects import count_votes
+from medloop.loop.codebook_growth import promote as promote_entry
+from medloop.loop.codebook_growth import propose_examples, propose_prompt
 from medloop.loop.codebook_trial import approve_entry, try_entry
+from medloop.loop.rule_encoder import rule_encoder
 from medloop.store.records import codebook, codebook_votes
 from medloop.store.records.codebook import APPROVERS, MOST_REASON, PROPOSERS, RETIRERS
 
@@ -61,6 +65,10 @@ class ReasonBody(_Body):
     reason: str = Field("", max_length=MOST_REASON)
 
 
+class MergeBody(_Body):
+    other: str = Field(min_length=6, max_length=80, description="The entry that the first one replaces.")
+
+
 class RollbackBody(_Body):
     version: int = Field(ge=0)
     reason: str = Field(min_length=1, max_length=MOST_REASON)
@@ -101,12 +109,29 @@ def propose(body: ProposeBody, request: Request, caller: CodebookProposer) -> Js
     check_rate(request, caller)
     store = store_of(request)
     if body.text is None:
-        return as_json(work.propose_from(store, body.correction_id or "", actor=caller.user_id), caller)
+        embed = rule_encoder(store.settings)
+        return as_json(work.propose_from(store, body.correction_id or "", actor=caller.user_id, embed=embed), caller)
     entry = work.written_entry(
         store, body.text, triggers=body.triggers, first_sentence=body.first_sentence, scope=body.scope, author=caller.user_id,
         actor=caller.user_id, expires=body.expires,
     )  # fmt: skip
     return as_json(entry, caller)
+
+
+@router.post("/examples", status_code=201, responses=ERRORS)
+def examples(request: Request, caller: CodebookProposer, most: Annotated[int, Query(ge=1, le=200)] = 20) -> Json:
+    """Propose few-shot examples from corrected and liked answers; they are tried and approved like rules."""
+    check_rate(request, caller)
+    proposals = propose_examples(store_of(request), actor=caller.user_id, most=most)
+    items = [as_json(entry, caller) for entry in proposals.entries]
+    return {"items": items, "known": proposals.known, "unusable": proposals.unusable}
+
+
+@router.post("/prompt", status_code=201, responses=ERRORS)
+def prompt(request: Request, caller: CodebookProposer) -> Json:
+    """Propose a system prompt from the mistakes that experts corrected; it is tried and approved like a rule."""
+    check_rate(request, caller)
+    return as_json(propose_prompt(store_of(request), actor=caller.user_id, author=caller.user_id), caller)
 
 
 @router.post("/rollback", responses=ERRORS)
@@ -125,6 +150,25 @@ def edit(entry: EntryId, body: EditBody, request: Request, caller: CodebookPropo
     changes = body.model_dump(exclude_none=True)
     found = codebook.get_entry(store, entry)
     return as_json(work.draft_edit(store, found, changes, actor=caller.user_id, author=caller.user_id), caller)
+
+
+@router.post("/{entry}/merge", status_code=201, responses=ERRORS)
+def merge(entry: EntryId, body: MergeBody, request: Request, caller: CodebookProposer) -> Json:
+    """Propose one entry in place of two that say the same: the words of the first, the evidence of both."""
+    check_rate(request, caller)
+    store = store_of(request)
+    first, second = codebook.get_entry(store, entry), codebook.get_entry(store, body.other)
+    return as_json(work.merge_entries(store, first, second, actor=caller.user_id, author=caller.user_id), caller)
+
+
+@router.post("/{entry}/promote", responses=ERRORS)
+def promote(entry: EntryId, request: Request, caller: CodebookRetirer) -> Json:
+    """Retire a proven rule that the live model has learnt: liked, in training data, and not needed on the regression set."""
+    check_rate(request, caller)
+    store = store_of(request)
+    count_votes(store, actor=caller.user_id)
+    version, trial = promote_entry(store.settings, store, codebook.get_entry(store, entry), by=caller.user_id)
+    return {"version": version.model_dump(mode="json", exclude_none=True), "trial": trial.model_dump(mode="json")}
 
 
 @router.post("/{entry}/try", responses=ERRORS)

@@ -14,6 +14,7 @@ from medloop.contracts.rule import MOST_RULE, MOST_SENTENCE, MOST_TEXT
 from medloop.errors import InputError, ResultError
 from medloop.loop import codebook as work
 from medloop.loop.codebook_effects import count_votes
+from medloop.loop.codebook_growth import promote, propose_examples, propose_prompt
 from medloop.loop.codebook_trial import approve_entry, try_entry
 from medloop.store.db import Store
 from medloop.store.records import codebook, codebook_votes
@@ -22,7 +23,7 @@ from medloop.web.render import FormFields, redirect, show, translator_of
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
-STEPS = ("try", "approve", "refuse", "edit", "retire")
+STEPS = ("try", "approve", "refuse", "edit", "retire", "promote", "merge")
 SCOPES: tuple[str, ...] = get_args(Stratum)
 STATES = {"waiting": "proposed", "active": "active", "retired": "retired", "refused": "refused", "history": ""}  # of the tabs
 NO_VOTES = codebook_votes.VoteCounts()
@@ -52,6 +53,24 @@ def write_rule(request: Request, caller: CodebookProposer, form: FormFields) -> 
     return redirect(f"/web/codebook/{entry.entry_id}?done=propose")
 
 
+@router.post("/codebook/examples")
+def add_examples(request: Request, caller: CodebookProposer) -> Response:
+    check_rate(request, caller)
+    proposals = propose_examples(store_of(request), actor=caller.user_id)
+    note = translator_of(request)("codebook_made_examples", n=len(proposals.entries))
+    return _list(request, caller, "waiting", note=note)
+
+
+@router.post("/codebook/prompt")
+def add_prompt(request: Request, caller: CodebookProposer) -> Response:
+    check_rate(request, caller)
+    try:
+        entry = propose_prompt(store_of(request), actor=caller.user_id, author=caller.user_id)
+    except (InputError, ResultError) as error:
+        return _list(request, caller, "waiting", 422, problem=str(error))
+    return redirect(f"/web/codebook/{entry.entry_id}?done=propose")
+
+
 @router.post("/codebook/rollback")
 def roll_back(request: Request, caller: CodebookRetirer, form: FormFields) -> Response:
     check_rate(request, caller)
@@ -78,8 +97,10 @@ def take_step(request: Request, caller: CodebookReader, entry: str, step: str, f
     found = codebook.get_entry(store, entry)
     try:
         done = _take(store, caller, found, step, form)
-    except codebook.NoSuchEntryError:
-        raise
+    except codebook.NoSuchEntryError as error:
+        if step != "merge":
+            raise
+        return _entry(request, caller, found.entry_id, 422, problem=str(error), about=step)
     except (InputError, ResultError) as error:
         code = 403 if isinstance(error, codebook.CodebookPersonError) else 422 if isinstance(error, InputError) else 409
         return _entry(request, caller, found.entry_id, code, problem=str(error), typed=form, about=step)
@@ -95,6 +116,13 @@ def _take(store: Store, caller: Caller, found: Any, step: str, form: dict[str, s
     elif step == "approve":
         version, _ = approve_entry(store.settings, store, found, by=caller.user_id, reason=reason)
         return "approve" if version is not None else "waits"
+    elif step == "promote":
+        count_votes(store, actor=caller.user_id)
+        promote(store.settings, store, found, by=caller.user_id)
+    elif step == "merge":
+        _require(caller, codebook.PROPOSERS, "merge entries of the codebook")
+        other = codebook.get_entry(store, form.get("other", ""))
+        work.merge_entries(store, found, other, actor=caller.user_id, author=caller.user_id)
     elif step == "try":
         _require(caller, codebook.PROPOSERS, "try entries of the codebook")
         try_entry(store.settings, store, found, actor=caller.user_id, removed=found.state == "active")
@@ -164,6 +192,8 @@ def _entry(request: Request, caller: Caller, name: str, code: int = 200, **more:
         "may_approve": caller.role in codebook.APPROVERS and found.state == "proposed" and not own, "own": own,
         "may_propose": caller.role in codebook.PROPOSERS, "scopes": SCOPES, "max_sentence": MOST_SENTENCE,
         "may_retire": caller.role in codebook.RETIRERS and found.revision_id in live, "max_reason": codebook.MOST_REASON,
+        "others": [entry for entry in codebook.live(store).entries if found.kind == "rule" == entry.kind
+                   and entry.entry_id != found.entry_id and entry.scope == found.scope],
         "max_text": MOST_RULE if found.kind == "rule" else MOST_TEXT, "note": "", "problem": "", "typed": {}, "about": "",
     }  # fmt: skip
     return show(request, caller, "codebook_entry.html", code, **(context | more))
