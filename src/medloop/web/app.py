@@ -17,6 +17,7 @@ from medloop.web.pages import (
     datasets,
     deployments,
     experiments,
+    filter,
     gate,
     guidelines,
     history,
@@ -45,7 +46,7 @@ PAGES = (
     home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
     trust, lineage, registry, deployments, knowledge, audit, users, settings, guidelines, static_files,
     rubrics,
-    codebook, experiments, live, search, traces, datasets, privacy, teacher,
+    codebook, experiments, live, search, traces, datasets, filter, privacy, teacher,
 )  # fmt: skip
 
 create_app = partial(app.create_app, pages=[page.router for page in PAGES], error_page=error_page)

@@ -23,6 +23,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "traces": READERS,
         "dashboard": ("engineer", "auditor", "admin"),
         "datasets": READERS,
+        "filter": ("engineer",),
         "lineage": EVERYBODY,
         "quarantine": ("clinician",),
         "approvals": ("clinician", "admin"),
