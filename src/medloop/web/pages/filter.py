@@ -47,7 +47,13 @@ def filter_page(request: Request, caller: DataEngineer) -> Response:
     context: dict[str, Any] = {"counts": counts, "tree": text, "problem": problem}
     if given.get("part") == "count":
         return show(request, caller, "filter_count.html", **context)
-    options = {"fields": FIELDS, "tests": TESTS, "joins": JOINS, "groups": range(1, GROUPS + 1), "rows": range(1, ROWS + 1)}
+    options: dict[str, Any] = {
+        "fields": FIELDS,
+        "tests": TESTS,
+        "joins": JOINS,
+        "groups": range(1, GROUPS + 1),
+        "rows": range(1, ROWS + 1),
+    }
     return show(request, caller, "filter.html", figure=_flow(store, t), given=given, words=WORDS, **options, **context)
 
 
