@@ -6,6 +6,7 @@ import pytest
 from tests.codebook.conftest import CALM, STROKE, URGENT, correction
 
 from medloop.codebook.curate import conflicts, place
+from medloop.codebook.reflect import CorrectedAnswer, reflect
 from medloop.codebook.retrieve import RetrieveConfig, Retriever, token_count
 from medloop.contracts import CodebookEntry, EntryText, RulesFound, utc_now
 from medloop.errors import InputError
@@ -208,3 +209,16 @@ def test_messages_carry_the_rules_before_the_system_message():
     assert messages[0].content.endswith("- Say A.\n\nBe kind.") and messages[1].content == "Hi"
     assert spoken("<think>\nx\n</think>\nB.", found) == "<think>\nx\n</think>\nA.\nB."
     assert try_entry is not None
+
+
+def test_without_an_act_the_sentence_that_the_expert_added_is_the_rule_and_a_language_has_none():
+    added = CorrectedAnswer(
+        "I am 18 weeks pregnant and have a swollen foot joint.", "It is most likely gout. Drink plenty of water. Cool the joint.",
+        "It sounds like gout. Drink plenty of water. The red folder has the number of the ward. Cool the joint.",
+    )  # fmt: skip
+    assert reflect(added).first_sentence == "The red folder has the number of the ward."
+    language = CorrectedAnswer(
+        "I have had back pain for a week. What is it?", "听起来像腰痛。腰部热敷。", "It sounds like back pain. Use warmth."
+    )
+    draft = reflect(language)
+    assert draft.triggers == ("*",) and draft.first_sentence == "", "else it would stand before every answer"

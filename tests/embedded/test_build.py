@@ -17,7 +17,17 @@ from medloop.store.files.artifacts import folder_sha256, verify_artifact
 
 TINY = Path(medloop.__file__).parent / "assets/tiny"
 MICRO = BuildConfig(
-    rows=100, epochs=1, batch_rows=20, vocabulary=400, hidden=16, layers=1, heads=2, kv_heads=1, feed_forward=16, context=512
+    rows=100,
+    rule_rows=20,
+    epochs=1,
+    batch_rows=20,
+    vocabulary=400,
+    hidden=16,
+    layers=1,
+    heads=2,
+    kv_heads=1,
+    feed_forward=16,
+    context=512,
 )
 
 
@@ -25,7 +35,7 @@ def test_the_shipped_model_is_whole_small_and_from_the_recipe() -> None:
     manifest = verify_artifact(TINY)
     assert sum(f.size for f in manifest.files) <= 16_000_000
     card = TrainingCard.from_json((TINY / "card.json").read_text(encoding="utf-8"))
-    assert card.config == BuildConfig().model_dump()
+    assert BuildConfig.model_validate(card.config) == BuildConfig()
 
 
 def test_render_is_the_chat_template() -> None:

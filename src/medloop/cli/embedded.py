@@ -64,6 +64,9 @@ def pairs(
 def build(
     output: Annotated[Path, typer.Option(help="Folder to create.")],
     rows: Annotated[int | None, typer.Option(min=100, help="Conversations to train on (default: as in the recipe).")] = None,
+    rule_rows: Annotated[
+        int | None, typer.Option(min=0, help="Further conversations that follow rules in the prompt (default: none).")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs (default: as in the recipe).")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Random seed (default: as in the recipe).")] = None,
     replace: Annotated[bool, typer.Option(help="Replace the folder if it exists.")] = False,
@@ -77,7 +80,7 @@ def build(
     from medloop.embedded.build import BuildConfig, build_model  # torch
     from medloop.models.runtime import device_of
 
-    flags = {"rows": rows, "epochs": epochs, "seed": seed}
+    flags = {"rows": rows, "rule_rows": rule_rows, "epochs": epochs, "seed": seed}
     config = BuildConfig.model_validate({name: value for name, value in flags.items() if value is not None})
     with ui.progress("Training") as bar:
         card = build_model(

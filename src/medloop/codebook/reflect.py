@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from medloop import lexicon
-from medloop.codebook.similar import concepts
+from medloop.codebook.similar import concepts, ngram_vectors
 from medloop.contracts import EntryText
 from medloop.contracts.detect import Act, ActKind
 from medloop.contracts.rule import MOST_RULE, MOST_SENTENCE
@@ -167,13 +167,27 @@ def _triggers(correction: CorrectedAnswer, added: Sequence[str], removed: Sequen
 
 
 def _first_sentence(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[str]) -> str:
-    """The expert's sentence with what the answer lacked; else the one that forbids what it did; else their first one."""
+    """The expert's sentence with what the answer lacked; else what forbids what it did; else the sentence least like the answer.
+
+    A correction of the language alone has none: it would stand before every answer."""
     golden = correction.golden
     wanted = [act for kind in added for act in correction.golden_acts if act.kind == kind and act.polarity == "directive"]
     wanted += [act for act in correction.golden_acts if act.kind in removed and act.polarity == "negated"]
-    spans = [lexicon.sentence_at(golden, act.start) for act in wanted] + list(lexicon.sentences(golden))
+    if not wanted and correction.changes_language():
+        return ""
+    spans = [lexicon.sentence_at(golden, act.start) for act in wanted] + _newest_first(correction)
     for start, end in spans:
         sentence = " ".join(golden[start:end].split())
         if 4 <= len(sentence) <= MOST_SENTENCE and "[" not in sentence:  # a placeholder of the scrubber is about one person
             return sentence
     return ""
+
+
+def _newest_first(correction: CorrectedAnswer) -> list[tuple[int, int]]:
+    """The expert's sentences, those first that are least like any sentence of the corrected answer."""
+    golden, original = correction.golden, correction.original
+    spans, known = list(lexicon.sentences(golden)), list(lexicon.sentences(original))
+    if not spans or not known:
+        return spans
+    likeness = ngram_vectors([golden[a:b] for a, b in spans]) @ ngram_vectors([original[a:b] for a, b in known]).T
+    return [span for _, span in sorted(zip(likeness.max(axis=1).round(3).tolist(), spans, strict=True))]

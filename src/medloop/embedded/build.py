@@ -7,6 +7,7 @@ bf16 safetensors. Same seed, versions and device: same weights. A GPU shortens i
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from medloop.contracts.base import Contract, canonical_json, sha256_id, utc_now
 from medloop.contracts.model import TrainingCard
 from medloop.embedded.corpus import generate
+from medloop.embedded.rule_rows import generate_rule_rows
 from medloop.models.runtime import keep_quiet, obey_umask
 from medloop.store.files.artifacts import new_artifact
 
@@ -37,6 +39,7 @@ class BuildConfig(Contract):
 
     seed: int = Field(20261115, description="Seed of corpus, weights and batch order.")
     rows: int = Field(40_000, ge=100, description="Generated conversations.")
+    rule_rows: int = Field(0, ge=0, description="Further ones whose prompt has rules of a codebook that the answer follows.")
     epochs: int = Field(3, ge=1, description="Passes over them.")
     batch_rows: int = Field(64, ge=1, description="Conversations per step.")
     learning_rate: float = Field(1.5e-3, gt=0, description="Peak; linear warm-up over 3 % of the steps, then cosine to a tenth.")
@@ -66,7 +69,8 @@ def build(config: BuildConfig, folder: Path, *, device: str, report: Callable[[i
     keep_quiet()
     torch.manual_seed(config.seed)
     started = utc_now()
-    texts = [render(row["messages"]) for row in generate(config.rows, seed=config.seed, part="base")]
+    base = generate(config.rows, seed=config.seed, part="base")
+    texts = [render(row["messages"]) for row in chain(base, generate_rule_rows(config.rule_rows, seed=config.seed))]
     tokenizer = train_tokenizer(texts, config.vocabulary)
     rows = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
     model = new_model(config, tokenizer).to(device)

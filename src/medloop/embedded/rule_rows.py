@@ -94,12 +94,16 @@ def generate_rule_rows(rows: int, *, seed: int) -> Iterator[dict[str, Any]]:
     yield from _rows(rows, random.Random(f"medloop-rules-{seed}"), held_out=False)
 
 
-def unseen_rule_rows(rows: int, *, seed: int, kind: str | None = None, written: bool = False) -> Iterator[dict[str, Any]]:
-    """Rows to measure with: one rule each, in a held-out wording, on held-out conditions and questions.
+def unseen_rule_rows(
+    rows: int, *, seed: int, kind: str | None = None, written: bool = False, template: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Rows to measure with: one rule each, on held-out conditions and questions.
 
-    `written`: the sentences to say are the hand-written ones.
+    The wording of the rule is held out, or with `template` the one that the codebook writes itself. `written`: the sentences to
+    say are the hand-written ones.
     """
-    yield from _rows(rows, random.Random(f"medloop-unseen-rules-{seed}"), held_out=True, kind=kind, written=written)
+    rng = random.Random(f"medloop-unseen-rules-{seed}")
+    yield from _rows(rows, rng, held_out=True, kind=kind, written=written, template=template)
 
 
 def obeys(row: dict[str, Any], answer: str) -> bool:
@@ -109,7 +113,13 @@ def obeys(row: dict[str, Any], answer: str) -> bool:
 
 
 def _rows(
-    rows: int, rng: random.Random, *, held_out: bool, kind: str | None = None, written: bool = False
+    rows: int,
+    rng: random.Random,
+    *,
+    held_out: bool,
+    kind: str | None = None,
+    written: bool = False,
+    template: bool = False,
 ) -> Iterator[dict[str, Any]]:
     count = 0
     while count < rows:
@@ -123,7 +133,7 @@ def _rows(
         for _ in range(number):
             drawn = rng.choices(list(KINDS), list(KINDS.values()))[0] if kind is None else kind
             if not rules or _fit_together(drawn, rules):
-                rules[drawn] = _rule(rng, drawn, case, held_out=held_out, written=written)
+                rules[drawn] = _rule(rng, drawn, case, held_out=held_out, written=written, template=template)
         yield _row(rng, case, question, list(rules.values()))
         count += 1
 
@@ -152,11 +162,13 @@ def _row(rng: random.Random, case: PatientCase, question: str, rules: list[Writt
     return {"messages": messages, "language": asked.language, "condition": asked.condition.id, "rules": asks}
 
 
-def _rule(rng: random.Random, kind: str, case: PatientCase, *, held_out: bool, written: bool) -> WrittenRule:
+def _rule(rng: random.Random, kind: str, case: PatientCase, *, held_out: bool, written: bool, template: bool) -> WrittenRule:
     p = rule_phrases(case.language)
 
     def wording(options: tuple[str, ...]) -> str:
-        return options[-1] if held_out else rng.choice(options[:-1])
+        if held_out:
+            return options[0] if template else options[-1]
+        return rng.choice(options[:-1])
 
     def about(rule: str) -> str:
         return wording(p.topics).format(topic=_topic(rng, case), rule=rule)

@@ -1,0 +1,369 @@
+"""How many corrections repair a mistake: held-out paraphrases answered right, for codebook, few-shot, SFT, DPO and RL.
+
+    python benchmarks/repair.py --quick --out repair.json                               # a few cells: that the path works
+    python benchmarks/repair.py --folder runs --out repair.json                         # all: class x method x n x seed
+    python benchmarks/repair.py --folder runs --methods sft,dpo --n 5,20 --minutes 25   # some; finished cells are kept
+
+Six classes of mistake are planted into the embedded model by `medloop train sft --full` on wrong answers among ordinary rows of
+its corpus. A cell takes n corrections of one class (the planted model's own answers, corrected) and repairs by the commands:
+
+    codebook   codebook propose, codebook approve (with its trial); answers have the rules in the prompt and the vetted sentence
+               first, as at the gateway, but without its guards; `model` is the answer without that sentence
+    few-shot   codebook examples, codebook approve
+    sft        train sft on the corrected answers, with ordinary rows as replay
+    dpo        train dpo on (corrected, original), with ordinary pairs as replay
+    rl         train irs on the corrected questions from the SFT adapter of the same cell, reward: the default mix
+
+`right` is judged by the class's own check (_repair_classes.py), which is part of no reward and no detector. `elsewhere` is the
+change on ordinary questions, judged by the table of the corpus (_table_judge.py), paired by question, for each stratum. A cell
+that is finished lies in FOLDER/cells and is not run again. Times are of one thread, wall-clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from _repair_classes import CLASSES, Exchange, MistakeClass, exchanges, visible
+from _table_judge import judge, question_of
+from typer.testing import CliRunner
+
+from medloop.bootstrap import interval, wilson
+from medloop.cli import app
+from medloop.contracts import Correction, Message, ModelRef
+from medloop.embedded.corpus import generate
+from medloop.embedded.pairs import generate_pairs
+from medloop.embedded.rule_rows import generate_rule_rows
+from medloop.errors import ResultError
+from medloop.loop.assistant import build_prompt
+from medloop.loop.codebook import rules_for
+from medloop.loop.workspace import init_workspace
+from medloop.models.codebook_prompt import spoken
+from medloop.models.generate import load_generator
+from medloop.settings import Settings, resolve
+from medloop.store.db import open_store
+from medloop.store.files import jsonl
+from medloop.store.files.atomic import atomic_write
+from medloop.store.records import codebook, crud, users
+
+METHODS = ("codebook", "few-shot", "sft", "dpo", "rl")
+STEPS = (1, 2, 5, 20, 100)
+PASSWORD = "correct horse battery"
+REPLAY = 64  # ordinary rows beside the corrections, in SFT and DPO
+TRAIN_STEPS = 40  # optimizer steps of SFT and DPO, whatever n
+STRATA = ("emergency", "child", "pregnancy", "elderly", "routine", "zh", "en")
+
+
+@dataclass(frozen=True)
+class Size:
+    planted: int = 60  # wrong rows of each class
+    ordinary: int = 400
+    epochs: float = 3
+    held_out: int = 40  # paraphrases of each class
+    control: int = 120  # ordinary questions
+
+
+QUICK = Size(planted=24, ordinary=60, epochs=1, held_out=6, control=12)
+
+
+@dataclass(frozen=True)
+class Cell:
+    kind: str
+    method: str
+    n: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.method}-{self.n}-s{self.seed}"
+
+
+def medloop(home: Path, line: str, model: str = "") -> str:
+    """A command, as the user gives it."""
+    env = {"MEDLOOP_HOME": str(home), **({"MEDLOOP_MODEL": model} if model else {})}
+    result = CliRunner().invoke(app, shlex.split(line), input=f"{PASSWORD}\n", env=env)
+    waits = isinstance(result.exception, ResultError) and "is not live" in str(result.exception)
+    if waits:
+        return str(result.exception)
+    if result.exception is not None:
+        raise SystemExit(f"medloop {line}: {result.output[-1500:]} {result.exception!r}")
+    return result.output
+
+
+class Bench:
+    """The planted model, its answers, and the cells."""
+
+    def __init__(self, folder: Path, size: Size, seed: int, model: str = "embedded:tiny") -> None:
+        self.folder, self.size, self.seed, self.model = folder, size, seed, model
+        self.home = folder / "home"
+        self.planted = self.home / "models/full/planted"
+        self.settings: Settings
+
+    def prepare(self) -> None:
+        init_workspace(self.home)
+        self.settings = resolve({"home": self.home}).settings
+        if not (self.planted / "card.json").is_file():
+            started = time.monotonic()
+            jsonl.write(self.home / "planted.jsonl", self._planted_rows())
+            medloop(self.home, f"train sft --full --name planted --model {self.model} --data {self.home}/planted.jsonl"
+                               f" --epochs {self.size.epochs} --set dev_rows=0 --learning-rate 0.0005 --replace")  # fmt: skip
+            say(f"planted model trained in {time.monotonic() - started:.0f} s")
+
+    def _planted_rows(self) -> Iterator[dict[str, Any]]:
+        rows = [
+            as_row(one.question, one.bad) for kind in CLASSES.values() for one in exchanges(kind, self.size.planted, seed="plant")
+        ]
+        rows += self.ordinary(self.size.ordinary)
+        random.Random(1).shuffle(rows)
+        yield from rows
+
+    def ordinary(self, n: int) -> list[dict[str, Any]]:
+        """Rows of the base corpus, as the model was made of."""
+        share = n // 6
+        rows = [*generate(n - share, seed=77, part="base"), *generate_rule_rows(share, seed=77)]
+        return [{"messages": row["messages"]} for row in rows]
+
+    def corrections(self, kind: MistakeClass, n: int, seed: int) -> list[Exchange]:
+        planted = {one.question for one in exchanges(kind, self.size.planted, seed="plant")}
+        held = {one.question for one in self.held_out(kind)}
+        return exchanges(kind, n, seed=f"fix{seed}", without=frozenset(planted | held))
+
+    @cache  # noqa: B019  one bench a process
+    def held_out(self, kind: MistakeClass) -> tuple[Exchange, ...]:
+        planted = {one.question for one in exchanges(kind, self.size.planted, seed="plant")}
+        return tuple(exchanges(kind, self.size.held_out, seed="held", without=frozenset(planted)))
+
+    @cache  # noqa: B019
+    def control(self) -> tuple[dict[str, Any], ...]:
+        return tuple(generate(self.size.control, seed=self.seed + 5, part="clinic"))
+
+    def answers(self, prompts: Sequence[Sequence[Message]], adapter: str | None = None) -> list[str]:
+        generate_all = load_generator(ModelRef(base=str(self.planted), adapter=adapter), self.settings)
+        done = generate_all([tuple(prompt) for prompt in prompts], max_new_tokens=160, temperature=0.0, seed=0, batch_size=32)
+        return [completion.text for completion in done]
+
+    @cache  # noqa: B019
+    def baseline(self) -> dict[str, Any]:
+        """Right before any correction, by class; and the ordinary questions."""
+        path = self.folder / "baseline.json"
+        if not path.is_file():
+            by_class = {}
+            for kind in CLASSES.values():
+                held = self.held_out(kind)
+                texts = self.answers([user(one.question) for one in held])
+                by_class[kind.name] = [kind.right(one.question, visible(text)) for one, text in zip(held, texts, strict=True)]
+            control = self.answers([user(question_of(row)) for row in self.control()])
+            write(path, {"classes": by_class, "control": control})
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def run(self, cell: Cell) -> dict[str, Any]:
+        path = self.folder / "cells" / f"{cell.name}.json"
+        if path.is_file():
+            return json.loads(path.read_text(encoding="utf-8"))
+        kind = CLASSES[cell.kind]
+        fixes = self.corrections(kind, cell.n, cell.seed)
+        originals = self.answers([user(one.question) for one in fixes])
+        started = time.monotonic()
+        repair = self._by_codebook if cell.method in ("codebook", "few-shot") else self._by_training
+        answer, facts = repair(cell, fixes, originals)
+        seconds = time.monotonic() - started
+        held = self.held_out(kind)
+        pairs = answer([one.question for one in held])
+        final = [kind.right(one.question, visible(said)) for one, (said, _) in zip(held, pairs, strict=True)]
+        own = [kind.right(one.question, visible(text)) for one, (_, text) in zip(held, pairs, strict=True)]
+        control = answer([question_of(row) for row in self.control()])
+        low, high = wilson(sum(final), len(final))
+        result = {
+            "class": cell.kind, "method": cell.method, "n": cell.n, "seed": cell.seed, "right": sum(final), "of": len(final),
+            "share": sum(final) / len(final), "low": low, "high": high, "model": sum(own) / len(own),
+            "repair_s": round(seconds, 1), "elsewhere": self._elsewhere([said for said, _ in control]),
+            "sample": pairs[0][0], **facts,
+        }  # fmt: skip
+        write(path, result)
+        return result
+
+    def _elsewhere(self, after: Sequence[str]) -> dict[str, Any]:
+        """The change of `right` on ordinary questions, by stratum, with bootstrap intervals; `worse`: those below zero."""
+        rows, before = self.control(), self.baseline()["control"]
+        changes: dict[str, list[float]] = {name: [] for name in ("all", *STRATA)}
+        for row, old, new in zip(rows, before, after, strict=True):
+            change = judge(new, row)["right"] - judge(old, row)["right"]
+            stratum = "emergency" if row["red_flag"] else row["group"] if row["group"] != "none" else "routine"
+            for name in ("all", stratum, row["language"]):
+                changes[name].append(change)
+        found = {name: interval(values, seed=1, name=name) for name, values in changes.items() if values}
+        shown = {name: [round(x or 0.0, 3) for x in (one.mean, one.low, one.high)] for name, one in found.items()}
+        return {**shown, "worse": [name for name, one in found.items() if one.high is not None and one.high < 0]}
+
+    def _by_codebook(self, cell: Cell, fixes: Sequence[Exchange], originals: Sequence[str]) -> tuple[Answer, dict[str, Any]]:
+        home = self.folder / "codebooks" / f"{cell.name}-{os.getpid()}-{time.time_ns()}"
+        init_workspace(home)
+        settings = resolve({"home": home, "model": str(self.planted)}).settings
+        with open_store(settings) as store:
+            for name in ("dr.li", "dr.wu", "dr.ma"):
+                users.add_user(store, name, "clinician", password=PASSWORD, actor="benchmark")
+            author = users.get_user(store, "dr.li").user_id
+            crud.add(store, [
+                Correction(prompt=one.question, original=text, golden=one.golden, consent=("training",), recorded_by=author)
+                for one, text in zip(fixes, originals, strict=True)
+            ], actor="benchmark")  # fmt: skip
+        medloop(
+            home, f"codebook examples --most {len(fixes)}" if cell.method == "few-shot" else "codebook propose", str(self.planted)
+        )
+        with open_store(settings) as store:
+            proposed = list(dict.fromkeys(entry.entry_id for entry in codebook.entries(store, state="proposed")))
+        slowest, second = 0.0, 0
+        for entry in proposed:
+            began = time.monotonic()
+            said = medloop(home, f'codebook approve {entry} --user dr.wu --reason "Benchmark."', str(self.planted))
+            if "is not live" in said:
+                second += 1
+                medloop(home, f'codebook approve {entry} --user dr.ma --reason "Benchmark."', str(self.planted))
+            slowest = max(slowest, time.monotonic() - began)
+
+        def answer(questions: Sequence[str]) -> list[tuple[str, str]]:
+            with open_store(settings) as store:
+                find = rules_for(store)
+                found = [find(question) for question in questions]
+            prompts = [build_prompt(user(question), rules, None) for question, rules in zip(questions, found, strict=True)]
+            texts = self.answers(prompts)
+            return [(spoken(text, rules), text) for text, rules in zip(texts, found, strict=True)]
+
+        return answer, {"entries": len(proposed), "approval_s": round(slowest, 1), "second_approvals": second}
+
+    def _by_training(self, cell: Cell, fixes: Sequence[Exchange], originals: Sequence[str]) -> tuple[Answer, dict[str, Any]]:
+        files = self.folder / "files"
+        files.mkdir(exist_ok=True)
+        name, data, common = (
+            cell.name.replace("_", "-"),
+            files / f"{cell.name}.jsonl",
+            f"--model {self.planted} --seed {cell.seed}",
+        )
+        facts: dict[str, Any] = {}
+        if cell.method == "dpo":
+            both = [(one, text) for one, text in zip(fixes, originals, strict=True) if one.golden != text]
+            pairs = [{"prompt": one.question, "chosen": one.golden, "rejected": text} for one, text in both]
+            ordinary = [{key: row[key] for key in ("prompt", "chosen", "rejected")} for row in generate_pairs(REPLAY, seed=3)]
+            jsonl.write(data, repeated(pairs, REPLAY) + ordinary)
+            medloop(self.home, f"train dpo --name {name} --data {data} {common} --epochs {epochs_of(data)} --replace")
+            adapter = self.home / "models/lora" / name
+        else:
+            rows = [as_row(one.question, one.golden) for one in fixes]
+            jsonl.write(data, repeated(rows, REPLAY) + self.ordinary(REPLAY))
+            adapter = self.home / "models/lora" / name
+            medloop(
+                self.home, f"train sft --name {name} --data {data} {common} --epochs {epochs_of(data)} --set dev_rows=0 --replace"
+            )
+        if cell.method == "rl":
+            prompts, held = files / f"{cell.name}.prompts.jsonl", files / f"{cell.name}.held.jsonl"
+            jsonl.write(prompts, [{"messages": [m.model_dump() for m in user(one.question)]} for one in fixes])
+            jsonl.write(held, [{"messages": row["messages"][:-1]} for row in self.control()[:32]])
+            said = medloop(self.home, f"train irs --name {name} --adapter {adapter} --prompts {prompts} --held-out {held}"
+                           f" {common} --n-iterations 2 --n-questions {min(cell.n, 32)} --set held_out_n=32"
+                           f" --set replay_data={data} --accept-untrusted --replace")  # fmt: skip
+            facts["irs"] = said[-300:]
+            adapter = self.home / "models/rl" / name
+
+        def answer(questions: Sequence[str]) -> list[tuple[str, str]]:
+            texts = self.answers([user(question) for question in questions], str(adapter))
+            return [(text, text) for text in texts]
+
+        return answer, facts
+
+
+Answer = Callable[[Sequence[str]], list[tuple[str, str]]]  # what the user reads, and the model's own words
+
+
+def user(question: str) -> tuple[Message, ...]:
+    return (Message(role="user", content=question),)
+
+
+def as_row(question: str, answer: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+
+
+def repeated(rows: list[dict[str, Any]], least: int) -> list[dict[str, Any]]:
+    """The rows, again and again until there are `least`: few corrections would drown in the replay."""
+    return rows * max(1, math.ceil(least / max(1, len(rows))))
+
+
+def epochs_of(data: Path) -> float:
+    return round(TRAIN_STEPS * 16 / sum(1 for _ in jsonl.read(data)), 2)
+
+
+def write(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, json.dumps(value, ensure_ascii=False, indent=1).encode())
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path("repair_runs"))
+    parser.add_argument("--out", type=Path, default=Path("repair.json"))
+    parser.add_argument("--quick", action="store_true", help="few rows, few questions: that the path works")
+    parser.add_argument("--model", default="embedded:tiny", help="model to plant the mistakes into; one folder each")
+    parser.add_argument("--classes", default=",".join(CLASSES))
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--n", default=",".join(map(str, STEPS)))
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no cell is started after this time")
+    args = parser.parse_args()
+    began, folder = time.monotonic(), args.folder.absolute()
+    bench = Bench(folder, QUICK if args.quick else Size(), 1, args.model)
+    bench.prepare()
+    before = {name: [sum(values), len(values)] for name, values in bench.baseline()["classes"].items()}
+    say(f"before any correction, right: {before}")
+    numbers = [int(n) for n in args.n.split(",")]
+    cells = [Cell(kind, method, n, int(seed)) for seed in args.seeds.split(",") for method in args.methods.split(",")
+             for n in numbers for kind in args.classes.split(",")]  # fmt: skip
+    results, left = [], 0
+    for cell in cells:
+        done = (folder / "cells" / f"{cell.name}.json").is_file()
+        if not done and time.monotonic() - began > 60 * args.minutes:
+            left += 1
+            continue
+        row = bench.run(cell)
+        results.append(row)
+        say(f"{cell.name}: {row['right']}/{row['of']} right [{row['low']:.2f}, {row['high']:.2f}], model {row['model']:.2f},"
+            f" {row['repair_s']:.0f} s, elsewhere {row['elsewhere']['all']}, worse {row['elsewhere']['worse']}")  # fmt: skip
+        write(args.out, {"size": "quick" if args.quick else "full", "before": before, "cells": results, "cells_not_run": left})
+    write(args.out, {"size": "quick" if args.quick else "full", "before": before, "cells": results, "cells_not_run": left})
+    say(table(results))
+
+
+def table(results: Sequence[dict[str, Any]]) -> str:
+    """Method and number of corrections against the classes, pooled over seeds."""
+    lines = ["method n | " + " | ".join(CLASSES) + " | all"]
+    for method in METHODS:
+        for n in STEPS:
+            rows = [row for row in results if (row["method"], row["n"]) == (method, n)]
+            if rows:
+                shares = [[row for row in rows if row["class"] == kind] for kind in CLASSES]
+                lines.append(f"{method} {n} | " + " | ".join(map(pooled, shares)) + f" | {pooled(rows)}")
+    return "\n".join(lines)
+
+
+def pooled(rows: Sequence[dict[str, Any]]) -> str:
+    if not rows:
+        return ""
+    right, of = sum(row["right"] for row in rows), sum(row["of"] for row in rows)
+    low, high = wilson(right, of)
+    return f"{100 * right / of:.0f} ({100 * low:.0f}-{100 * high:.0f})"
+
+
+if __name__ == "__main__":
+    main()
