@@ -66,7 +66,7 @@ def harm(name: str = "harm", about: str = "answer", value: Any = "harm") -> Json
 
 
 def corrected(n: int) -> list[Json]:
-    return [stars(2), text("golden", GOLDEN.format(n)), text("comment", "It plays a warning sign down.")]
+    return [stars(2), text("golden", GOLDEN.format(n)), text("comment", f"Reason {n}: it plays warning sign number {n} down.")]
 
 
 def built(store: Store, home: Path, name: str) -> list[Json]:
