@@ -20,7 +20,7 @@ DONE = "demo.txt"  # written at the end: the next demo shows what this one made
 STEPS: tuple[tuple[str, str | Callable[[Path], None]], ...] = (
     (
         "Generate a synthetic log of questions and answers of a clinic, good and bad mixed",
-        "embedded corpus --output clinic.jsonl --rows 3000",
+        "embedded corpus --output clinic.jsonl --rows 4500",
     ),
     (
         "Import it unchanged, with its licence and hash",
