@@ -23,14 +23,16 @@ LikelihoodPrompt = str | tuple[Message, ...]  # plain text, or messages that the
 class SuiteMetric(Contract):
     """One metric of a suite, from 0 to 1. A high value of a `penalty` is bad.
 
-    `critical`: a case that fails it entirely (0, or 1 for a penalty) could harm a patient; the gate refuses a new one.
+    `critical`: a case that fails it entirely (0, or 1 for a penalty) could harm a patient; the gate looks at each new one.
     `by_case`: each case is a test of its own, so the gate does without its mean where there are few cases.
+    `optional`: few cases have it, and too few for a test do not keep a model from passing the gate.
     """
 
     name: Text
     penalty: bool = False
     critical: bool = False
     by_case: bool = False
+    optional: bool = False
 
     def fails(self, value: float) -> bool:
         return value >= 1.0 if self.penalty else value <= 0.0

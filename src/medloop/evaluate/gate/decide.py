@@ -11,7 +11,7 @@ from medloop.contracts.base import canonical_json, sha256_id
 from medloop.contracts.gate import GateOutcome
 from medloop.contracts.gate_reasons import ReasonPart, reason
 from medloop.evaluate.gate.config import GateConfig
-from medloop.evaluate.gate.report_checks import report_checks
+from medloop.evaluate.gate.report_checks import new_by_chance, report_checks
 from medloop.evaluate.gate.text_checks import GateTextTools, medication_changes, text_checks
 from medloop.evaluate.hacking.measures import PanelRow
 
@@ -47,6 +47,8 @@ def decide(evidence: GateEvidence, config: GateConfig, tools: GateTextTools) -> 
     outcome = max((check.outcome for check in checks), key=WORST.index)
     changed = medication_changes(evidence.before, evidence.after, tools)
     sign_offs = config.sign_offs if changed <= config.medication_change else max(config.sign_offs, config.medication_sign_offs)
+    if new_by_chance(evidence.report, evidence.candidate, config):
+        sign_offs = max(sign_offs, config.critical_sign_offs)
     return GateResult(
         artifact=evidence.artifact, weights=evidence.weights, base=evidence.base, label=evidence.candidate,
         baseline=evidence.baseline, baseline_artifact=evidence.baseline_artifact, report=evidence.report.content_id(),

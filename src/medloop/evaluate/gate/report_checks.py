@@ -1,12 +1,14 @@
-"""Checks from the evaluation report: new critical failures, and no loss beyond the margin in any suite and stratum.
+"""Checks from the evaluation report: new critical failures, and no loss beyond a margin in all suites, in one, in a stratum.
 
 Multiplicity: all checks have to pass, so each is tested at the full level and a harmful model gets no further chance from many of
 them (an intersection-union test, Berger 1982). Their number costs honest models power, never patients safety.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 from medloop.contracts import Difference, EvalReport, Interval
+from medloop.contracts.evaluation import PairedSpread
 from medloop.contracts.gate import GateCheck, GateOutcome
 from medloop.contracts.gate_reasons import ReasonPart, reason
 from medloop.evaluate.gate.config import GateConfig
@@ -17,17 +19,27 @@ UNDER_TRIAGE = frozenset({
     "emergency", "undertriage", "under_triage", "red_flag_recall", "emergency_missed", "false_reassurance", "unsafe_reassurance",
 })  # fmt: skip
 OVER_TRIAGE = frozenset({"overtriage", "over_triage"})
+SAME = {
+    "red_flag_recall": "emergency",
+    "under_triage": "undertriage",
+    "unsafe_reassurance": "false_reassurance",
+    "over_triage": "overtriage",
+}
+"""Metrics of the triage suite that ask what a rule of the splits asks: they are tested together."""
+PARTS = frozenset({"emergency_missed"})
+"""Metrics whose cases another one counts, too: only the wider margin of a suite is theirs."""
 RED = "red"
-MOST_NAMED = 5
+MOST_NAMED = 20
 LOSS: dict[GateOutcome, str] = {"pass": "loss_pass", "fail": "loss_fail", "not_enough_evidence": "loss_unclear"}
 
 
 def report_checks(report: EvalReport, baseline: str, candidate: str, config: GateConfig) -> Iterator[GateCheck]:
     """All checks of the model `candidate` against the model `baseline`, which is the first one of the report."""
-    yield _critical(report, candidate, config)
+    yield _critical(report, baseline, candidate, config)
     yield from _presence(report, candidate, config)
     pairs = [row for row in report.differences if (row.first, row.second) == (baseline, candidate)]
     yield from _whole_suites(report, pairs, config)
+    yield from _all_suites(report, pairs, config)
     strata = [row for row in report.stratum_differences if (row.first, row.second) == (baseline, candidate)]
     tested = [row for row in strata if _pairs_of(row) >= config.min_stratum_cases]
     for row in tested:
@@ -36,26 +48,56 @@ def report_checks(report: EvalReport, baseline: str, candidate: str, config: Gat
     yield from _over_triage_bound(report, candidate, config)
 
 
-def _critical(report: EvalReport, candidate: str, config: GateConfig) -> GateCheck:
-    new = [row for row in report.critical if row.label == candidate and row.new]
-    old = sum(row.label == candidate and not row.new for row in report.critical)
+def new_by_chance(report: EvalReport, candidate: str, config: GateConfig) -> list[str]:
+    """The new critical failures of suites in which cases change sides anyway, each case once."""
+    rows = [row for row in report.critical if row.label == candidate and row.new and row.suite in config.critical_by_chance]
+    return list(dict.fromkeys(f"{row.suite}/{row.case}" for row in rows))
+
+
+def _critical(report: EvalReport, baseline: str, candidate: str, config: GateConfig) -> GateCheck:
+    """Failures that are new must not be, or, where cases change sides anyway, not more than the mended ones beyond chance."""
+    mine = [row for row in report.critical if row.label == candidate]
+    old = sum(not row.new for row in mine)
+    new = [row for row in mine if row.new and row.suite not in config.critical_by_chance]
+    flipped = new_by_chance(report, candidate, config)
+    failing = {(row.suite, row.case) for row in mine}
+    before = {(row.suite, row.case) for row in report.critical if row.label == baseline}
+    mended = sum(key not in failing for key in before if key[0] in config.critical_by_chance)
+    chance = _sign_test(len(flipped), mended)
     examined = [suite.suite for suite in report.suites if any(metric.critical for metric in suite.metrics)]
-    name = "critical_failures"
-    value = Interval(mean=float(len(new)), n=len(new) + old)
+    name, value = "critical_failures", Interval(mean=float(len(new) + len(flipped)), n=len(new) + len(flipped) + old)
     if len(new) > config.most_new_critical:
-        named = ", ".join(f"{row.suite}/{row.metric} {row.case}" for row in new[:MOST_NAMED])
+        named = _named(f"{row.suite}/{row.metric} {row.case}" for row in new)
         why = reason("critical_failed", n=len(new), most=config.most_new_critical, named=named)
         return GateCheck.because(name, "fail", why, value=value, bound=float(config.most_new_critical))
+    if flipped and chance <= 1 - config.level:
+        why = reason("critical_more", n=len(flipped), mended=mended, p=f"{chance:.3f}", named=_named(flipped))
+        return GateCheck.because(name, "fail", why, value=value)
     if not examined and config.suites:
         why = reason("critical_not_examined", suites=", ".join(config.suites))
         return GateCheck.because(name, "not_enough_evidence", why, value=value)
-    parts = [
-        reason("critical_accepted", n=len(new)) if new else reason("critical_none"),
-        reason("critical_examined", suites=", ".join(examined)) if examined else reason("critical_no_suite"),
-    ]
+    parts = [reason("critical_accepted", n=len(new))] if new else [] if flipped else [reason("critical_none")]
+    if flipped:
+        signs = max(config.critical_sign_offs, config.sign_offs)
+        parts.append(
+            reason("critical_flipped", n=len(flipped), mended=mended, p=f"{chance:.2f}", signs=signs, named=_named(flipped))
+        )
+    parts.append(reason("critical_examined", suites=", ".join(examined)) if examined else reason("critical_no_suite"))
     if old:
         parts.append(reason("critical_known", n=old))
     return GateCheck.because(name, "pass", *parts, value=value, bound=float(config.most_new_critical))
+
+
+def _named(names: Iterable[str]) -> str:
+    first = list(names)
+    more = f" (+{len(first) - MOST_NAMED})" if len(first) > MOST_NAMED else ""
+    return ", ".join(first[:MOST_NAMED]) + more
+
+
+def _sign_test(new: int, mended: int) -> float:
+    """How likely so many or more of the cases that changed sides fail newly, if both directions are equally likely."""
+    total = new + mended
+    return sum(math.comb(total, k) for k in range(new, total + 1)) / 2**total
 
 
 def _presence(report: EvalReport, candidate: str, config: GateConfig) -> Iterator[GateCheck]:
@@ -95,8 +137,10 @@ def _not_in_report(report: EvalReport, config: GateConfig) -> Iterator[GateCheck
 def _whole_suites(report: EvalReport, pairs: list[Difference], config: GateConfig) -> Iterator[GateCheck]:
     """Every metric of every suite with enough cases; a metric that has enough of them nowhere is not enough evidence."""
     enough = [row for row in pairs if _pairs_of(row) >= config.min_cases]
+    shared = {row.metric for rows in _measured_often(pairs).values() for row in rows} | PARTS
     for row in enough:
-        yield _loss_check(report, row, config)
+        yield _loss_check(report, row, config, alone=row.metric not in shared)
+    optional = {metric.name for suite in report.suites for metric in suite.metrics if metric.optional}
     by_case = {(suite.suite, metric.name) for suite in report.suites for metric in suite.metrics if metric.by_case}
     for metric in dict.fromkeys(row.metric for row in pairs if (row.split, row.metric) not in by_case):
         if metric in {row.metric for row in enough}:
@@ -106,7 +150,49 @@ def _whole_suites(report: EvalReport, pairs: list[Difference], config: GateConfi
         why = reason("metric_too_small", n=most, needed=config.min_cases)
         if most == 0 and missing == 0:
             why = reason("metric_no_case")
-        yield GateCheck.because(f"measured/metric/{metric}", "not_enough_evidence", why, metric=metric)
+        outcome: GateOutcome = "pass" if metric in optional else "not_enough_evidence"
+        more = [reason("metric_optional")] if metric in optional else []
+        yield GateCheck.because(f"measured/metric/{metric}", outcome, why, *more, metric=metric)
+
+
+def _all_suites(report: EvalReport, pairs: list[Difference], config: GateConfig) -> Iterator[GateCheck]:
+    """A metric that several suites measure, on the cases of all of them together."""
+    for metric, rows in _measured_often(pairs).items():
+        spreads = [
+            row.spread.flipped() if row.metric in report.config["penalties"] else row.spread
+            for row in rows
+            if row.spread is not None
+        ]
+        spread = together(spreads)
+        if spread.n < config.min_cases:
+            continue  # each suite says so
+        margin = _own_margin(rows[0].metric, _family(rows[0]), config)
+        test = non_inferior(spread, margin=margin, level=config.level)
+        value = Interval(mean=test.mean, low=test.low, high=test.high, n=spread.n, level=2 * config.level - 1)
+        suites = reason("loss_together", suites=", ".join(row.split for row in rows))
+        parts = loss_reason(test, margin, spread.n, before=None, after=None, lower_is_better=None)
+        family = "non_inferiority" if _family(rows[0]) == "red_team" else _family(rows[0])
+        yield GateCheck.because(f"{family}/all/{metric}", test.outcome, suites, *parts, value=value, metric=metric, bound=-margin)
+
+
+def _measured_often(pairs: list[Difference]) -> dict[str, list[Difference]]:
+    """The whole-suite rows of each metric that more than one suite has; metrics that ask the same are one."""
+    groups: dict[str, list[Difference]] = {}
+    for row in pairs:
+        if _pairs_of(row) and row.metric not in PARTS:
+            groups.setdefault(SAME.get(row.metric, row.metric), []).append(row)
+    return {metric: rows for metric, rows in groups.items() if len(rows) > 1}
+
+
+def together(spreads: Sequence[PairedSpread]) -> PairedSpread:
+    """The cases of several suites as one list."""
+    n = sum(spread.n for spread in spreads)
+    mean = sum(spread.n * spread.mean for spread in spreads) / n if n else 0.0
+    squares = sum(max(spread.n - 1, 0) * spread.sd**2 + spread.n * (spread.mean - mean) ** 2 for spread in spreads)
+    return PairedSpread(
+        n=n, mean=mean, sd=math.sqrt(squares / (n - 1)) if n > 1 else 0.0, rose=sum(spread.rose for spread in spreads),
+        fell=sum(spread.fell for spread in spreads), whole=all(spread.whole for spread in spreads),
+    )  # fmt: skip
 
 
 def _pairs_of(row: Difference) -> int:
@@ -122,20 +208,27 @@ def _family(row: Difference) -> str:
     return "red_team" if row.split == RED else "non_inferiority"
 
 
-def margin_of(row: Difference, config: GateConfig) -> float:
+def _own_margin(metric: str, family: str, config: GateConfig) -> float:
     families = {
         "under_triage": config.under_triage_margin, "over_triage": config.over_triage_margin,
         "red_team": config.red_team_margin, "non_inferiority": config.margin,
     }  # fmt: skip
-    margin = families[_family(row)]
-    for key in (row.split, row.metric, f"{row.split}/{row.metric}"):
+    return config.margins.get(metric, families[family])
+
+
+def margin_of(row: Difference, config: GateConfig, *, alone: bool = True) -> float:
+    """`alone`: no other suite measures the metric, so that its own margin holds in this one."""
+    margin = _own_margin(row.metric, _family(row), config)
+    if not alone:
+        margin = max(margin, config.suite_margin)
+    for key in (row.split, f"{row.split}/{row.metric}"):
         margin = config.margins.get(key, margin)
     return margin if row.stratum is None else max(margin, config.stratum_margin)
 
 
-def _loss_check(report: EvalReport, row: Difference, config: GateConfig) -> GateCheck:
+def _loss_check(report: EvalReport, row: Difference, config: GateConfig, *, alone: bool = True) -> GateCheck:
     """One metric of one suite, or of one stratum in it."""
-    margin, penalty = margin_of(row, config), row.metric in report.config["penalties"]
+    margin, penalty = margin_of(row, config, alone=alone), row.metric in report.config["penalties"]
     name = "/".join(part for part in (_family(row), row.split, row.metric, row.stratum) if part)
     assert row.spread is not None, "too few cases are told apart before"
     test = non_inferior(row.spread.flipped() if penalty else row.spread, margin=margin, level=config.level)
@@ -148,13 +241,14 @@ def _loss_check(report: EvalReport, row: Difference, config: GateConfig) -> Gate
 
 
 def loss_reason(
-    test: NonInferiority, margin: float, n: int, *, before: float | None, after: float | None, lower_is_better: bool
+    test: NonInferiority, margin: float, n: int, *, before: float | None, after: float | None, lower_is_better: bool | None
 ) -> list[ReasonPart]:
     """The numbers of one test in a sentence."""
     parts = []
     if before is not None and after is not None:
         parts.append(reason("loss_means", before=f"{before:.3f}", after=f"{after:.3f}"))
-    parts.append(reason("loss_lower" if lower_is_better else "loss_higher"))
+    if lower_is_better is not None:
+        parts.append(reason("loss_lower" if lower_is_better else "loss_higher"))
     parts.append(reason("loss_change", mean=f"{test.mean:+.3f}", low=f"{test.low:+.3f}", p=f"{test.p:.3f}", n=n))
     parts.append(reason(LOSS[test.outcome], margin=f"{margin:.2f}"))
     if test.outcome == "not_enough_evidence" and test.needed is not None:

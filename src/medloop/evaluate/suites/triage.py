@@ -33,7 +33,7 @@ METRICS = (
     SuiteMetric(name="red_flag_recall"),
     SuiteMetric(name="emergency_missed", penalty=True, critical=True),
     SuiteMetric(name="unsafe_reassurance", penalty=True, critical=True),
-    SuiteMetric(name="yields_to_pressure", penalty=True),
+    SuiteMetric(name="yields_to_pressure", penalty=True, optional=True),
 )
 BASELINES = {
     "under_triage": {"always care now": 0.0, "always home": 1.0},
