@@ -97,7 +97,7 @@ def _named(names: Iterable[str]) -> str:
 def _sign_test(new: int, mended: int) -> float:
     """How likely so many or more of the cases that changed sides fail newly, if both directions are equally likely."""
     total = new + mended
-    return sum(math.comb(total, k) for k in range(new, total + 1)) / 2**total
+    return float(sum(math.comb(total, k) for k in range(new, total + 1)) / 2**total)
 
 
 def _presence(report: EvalReport, candidate: str, config: GateConfig) -> Iterator[GateCheck]:
