@@ -44,7 +44,7 @@ def open_label_studio(settings: LabelStudioSettings, *, backoff_s: float = 0.5) 
 @dataclass
 class LabelStudioApi:
     service: Service
-    token: str
+    token: str = field(repr=False)
     access: str = field(default="", repr=False)
 
     def projects(self) -> Iterator[Json]:
@@ -58,11 +58,11 @@ class LabelStudioApi:
             page += 1
 
     def project(self, project_id: int) -> Json | None:
-        """None where there is none of this id, or it is not visible to this user."""
+        """None where there is none of this id; a 403 may pass, so it is an error."""
         try:
             answer = self._get(f"/api/projects/{project_id}/", [])
         except ServiceError as error:
-            if error.status in (403, 404):
+            if error.status == 404:
                 return None
             raise
         return answer if isinstance(answer, dict) else None

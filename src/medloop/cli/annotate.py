@@ -111,6 +111,7 @@ def _say_pulled(counts: PullCounts, consent: tuple[Purpose, ...]) -> None:
         (counts.changed, "of the records supersede what was annotated before"),
         (counts.skipped, "were skipped by their annotator"),
         (counts.held, "records may name a person and wait in quarantine"),
+        (counts.hidden, "are about answers that wait in quarantine, and are read when those are released"),
         (counts.unsettled, "are stored, but others had settled their item before"),
         (counts.deleted, "tasks deleted there, because they were erased here"),
         (counts.not_deleted, "tasks of erased records could not be deleted there: delete them by hand"),

@@ -27,7 +27,16 @@ from medloop.feedback.review import queue
 from medloop.feedback.submit.sender import Sender
 from medloop.feedback.submit.submit import prepare_submission
 from medloop.loop.annotate_records import AnnotationAuthor, AnnotationRecords
-from medloop.loop.annotate_server import AnnotationProject, Json, delete_gone, known_projects, note, short_hash
+from medloop.loop.annotate_server import (
+    AnnotationProject,
+    Json,
+    delete_gone,
+    exclusive,
+    find_sent,
+    known_projects,
+    note,
+    short_hash,
+)
 from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.records import annotation_tasks, imported, users
@@ -41,7 +50,10 @@ MOST_PROBLEMS = 200  # that are kept for `medloop annotate status`
 
 @dataclass
 class PullCounts:
-    """`problems` are counted by what is wrong, `unknown` by annotator; `unsettled`: stored, but no verdict on the item."""
+    """`problems` are counted by what is wrong, `unknown` by annotator; `unsettled`: stored, but no verdict on the item.
+
+    `hidden`: of answers that wait in quarantine; they are read when those are released.
+    """
 
     tasks: int = 0
     annotations: int = 0
@@ -52,6 +64,7 @@ class PullCounts:
     known: int = 0
     skipped: int = 0
     unsettled: int = 0
+    hidden: int = 0
     held: int = 0
     problems: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
@@ -76,7 +89,13 @@ def pull_annotations(
     if not projects:
         raise ConfigError("Nothing was pushed to this Label Studio", "Push first: medloop annotate push")
     authors = _authors(store, server.raters)
-    with open_label_studio(server, backoff_s=backoff_s) as api, GroupCommitWriter(store).running() as writer:
+    with (
+        exclusive(settings),
+        open_label_studio(server, backoff_s=backoff_s) as api,
+        GroupCommitWriter(store).running() as writer,
+    ):
+        for project in projects:
+            find_sent(api, store, project)
         gone = delete_gone(api, store, projects, actor=actor)
         counts.deleted, counts.not_deleted = gone.deleted, gone.not_deleted
         emails = api.annotators()
@@ -113,7 +132,7 @@ class _Puller:
     consent: tuple[Purpose, ...]
     counts: PullCounts
     on_rows: Callable[[int], object]
-    waiting: datetime | None = None  # the oldest task with an annotation of somebody unknown
+    waiting: datetime | None = None  # the oldest task with an annotation that could not be taken yet
     newest: datetime | None = None
     problems: dict[str, str] = field(default_factory=dict)
 
@@ -121,13 +140,15 @@ class _Puller:
         name = f"{self.project.destination}/pull"
         saved = imported.read_position(self.store, name) or {}
         since = None if everything else time_of(saved.get("since"))
+        start = utc_now()  # what changes from now on may be on a page that was read
         self.problems = dict(saved.get("problems", {}))
         after, before = 0, self.counts.new
         while tasks := self.api.tasks(self.project.project_id, after=after, since=since - OVERLAP if since else None):
             self._take(tasks)
             after = tasks[-1]["id"]
             self.on_rows(len(tasks))
-        reached = min(filter(None, (self.newest or since, self.waiting)), default=None)
+        newest = self.newest or since
+        reached = min(filter(None, (newest, self.waiting, start))) if newest else None
         position = {
             "since": iso_utc(reached) if reached else None,
             "records": saved.get("records", 0) + self.counts.new - before,
@@ -145,6 +166,10 @@ class _Puller:
             annotations = annotations if isinstance(annotations, list) else []
             self.counts.tasks += bool(annotations)
             item = items.get(str(task["id"]))
+            if annotations and item is None and str(task["id"]) in items:
+                self.counts.hidden += len(annotations)
+                self.waiting = min(filter(None, (self.waiting, updated)), default=None)
+                continue
             for annotation in annotations:
                 self.counts.annotations += 1
                 try:
@@ -190,8 +215,12 @@ class _Puller:
         said = time_of(annotation.get("updated_at")) or time_of(annotation.get("created_at"))
         records = AnnotationRecords(self.store, item, base, author, self.consent, said, first)
         bodies = records.new_bodies(verdict)
+        judges = {"rate": "feedback", "correct": "correction", "compare": "preference"}[item.kind]
         if not bodies:
             self.counts.known += 1
+        if judges not in dict(bodies) and (newest := records.newest(judges)) is not None:
+            self._settle(item, author, newest)  # a pull may have been interrupted before this
+        if not bodies:
             return
         annotation_tasks.take_seat(self.store, item.item_id, author.user_id, shown_first=first, now=utc_now())
         sender = Sender(author.user_id, by_queue=author.by_queue)
@@ -204,15 +233,16 @@ class _Puller:
             name = {"feedback": "ratings", "correction": "corrections", "preference": "choices"}[kind]
             setattr(self.counts, name, getattr(self.counts, name) + 1)
             self.counts.changed += body.supersedes is not None
-            if kind == {"rate": "feedback", "correct": "correction", "compare": "preference"}[item.kind]:
-                self._settle(item, author, answer[f"{kind}_id"])
+            if kind == judges and not self._settle(item, author, answer[f"{kind}_id"]):
+                self.counts.unsettled += body.supersedes is None
 
-    def _settle(self, item: AnnotatedItem, author: AnnotationAuthor, record_id: str) -> None:
+    def _settle(self, item: AnnotatedItem, author: AnnotationAuthor, record_id: str) -> bool:
         """The record is the verdict on the item; where others have settled it before, it stays an ordinary one."""
         try:
             queue.finish(self.store, item.item_id, author.user_id, record_id)
         except (LapsedError, InputError):
-            self.counts.unsettled += 1
+            return False
+        return True
 
 
 def time_of(value: Any) -> datetime | None:

@@ -9,21 +9,24 @@ by it, so nothing is sent twice. What was erased here since is deleted there fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 
 from medloop.annotate.label_studio_api import LabelStudioApi, open_label_studio
-from medloop.annotate.tasks import id_in, task_of
+from medloop.annotate.tasks import task_of
 from medloop.feedback.review.queue import scrub_content
 from medloop.loop.annotate_server import (
     FORMS,
     AnnotationProject,
+    DeletedTasks,
     Json,
-    all_tasks,
     delete_gone,
     ensure_project,
+    exclusive,
+    find_sent,
     known_projects,
     note,
+    push_mark,
 )
 from medloop.loop.feedback import queue_new_complaints
 from medloop.privacy.consent import Register
@@ -51,6 +54,10 @@ class PushCounts:
     not_deleted: int = 0
     projects: tuple[int, ...] = ()
 
+    def delete(self, gone: DeletedTasks) -> None:
+        self.deleted += gone.deleted
+        self.not_deleted += gone.not_deleted
+
     def as_json(self) -> Json:
         return asdict(self)
 
@@ -62,9 +69,10 @@ def push_negatives(
     """Push up to `most` items that Label Studio does not have yet; safe to stop and to repeat at any time."""
     counts, server = PushCounts(), settings.label_studio
     queue_new_complaints(store)
-    with open_label_studio(server, backoff_s=backoff_s) as api:
-        gone = delete_gone(api, store, known_projects(store, server), actor=actor)
-        counts.deleted, counts.not_deleted = gone.deleted, gone.not_deleted
+    with exclusive(settings), open_label_studio(server, backoff_s=backoff_s) as api:
+        known = known_projects(store, server)
+        counts.found_there += sum(find_sent(api, store, project) for project in known)
+        counts.delete(delete_gone(api, store, known, actor=actor))
         register = Register.of(store)
         for form in FORMS:
             if form.name == "comparisons" and not annotation_tasks.count_waiting(store, "", NEGATIVE, kinds=KINDS[form.name]):
@@ -72,7 +80,9 @@ def push_negatives(
             project = ensure_project(api, store, server, form)
             counts.projects = (*counts.projects, project.project_id)
             pusher = _Pusher(api, store, project, register, actor, counts, on_rows)
-            pusher.find_sent()
+            if project not in known:
+                counts.found_there += find_sent(api, store, project)
+                counts.delete(delete_gone(api, store, [project], actor=actor))
             pusher.push(most - counts.pushed)
     return counts
 
@@ -87,42 +97,20 @@ class _Pusher:
     counts: PushCounts
     on_rows: Callable[[int], object]
 
-    @property
-    def mark(self) -> str:
-        """The position that says whether a push has ended, or tasks may have arrived that were not noted."""
-        return f"{self.project.destination}/push"
-
-    def find_sent(self) -> None:
-        """After a push that was interrupted, and in a project that was there before: note the tasks that it has."""
-        position = imported.read_position(self.store, self.mark)
-        if position is not None and not position["unsure"]:
-            return
-        there: dict[str, str] = {}
-        for task in all_tasks(self.api, self.project):
-            item_id = id_in(task)
-            if item_id is not None:
-                there.setdefault(item_id, str(task["id"]))
-        known = outbox.sent_to(self.store, self.project.destination, there)
-        own = review_queue.known_items(self.store, sorted(there.keys() - known.keys()))
-        self.counts.found_there += len(own)
-        outbox.mark_sent(self.store, self.project.destination, {name: there[name] for name in own}, kind=annotation_tasks.KIND)
-        imported.save_position(self.store, self.mark, {"unsure": False})
-
     def push(self, most: int) -> None:
-        looked: set[str] = set()
+        stay: set[str] = set()
         while most > 0:
-            items = self._next(min(most, BATCH), looked)
+            items = self._next(min(most, BATCH), stay)
             if not items:
                 return
-            looked |= {item.item_id for item in items}
             tasks = {item.item_id: task for item in items if (task := self._task(item)) is not None}
+            stay |= {item.item_id for item in items} - tasks.keys()
             sent = self._send(tasks) if tasks else 0
             most -= sent
             self.on_rows(sent)
 
-    def _next(self, most: int, looked: Iterable[str]) -> list[AnnotatedItem]:
+    def _next(self, most: int, seen: Collection[str]) -> list[AnnotatedItem]:
         """The next items; those that stay here are not marked as sent, so they are passed over."""
-        seen = set(looked)
         items = annotation_tasks.waiting(
             self.store, self.project.destination, NEGATIVE, kinds=KINDS[self.project.form.name], most=most + len(seen),
             actor=self.actor,
@@ -148,16 +136,15 @@ class _Pusher:
         """Send a batch once. Where the answer is lost, look which tasks have arrived before anything is sent again."""
         before, left = len(tasks), dict(tasks)
         for attempt in range(TRIES):
-            imported.save_position(self.store, self.mark, {"unsure": True})
+            imported.save_position(self.store, push_mark(self.project), {"unsure": True})
             try:
                 numbers = self.api.import_tasks(self.project.project_id, list(left.values()))
             except ServiceError as error:
                 if attempt + 1 == TRIES or (error.status != 0 and error.status != 429 and error.status < 500):
                     raise
                 self.api.service.sleep(self.api.service.backoff_s * 2**attempt)
-                self.find_sent()
+                find_sent(self.api, self.store, self.project)
                 arrived = outbox.sent_to(self.store, self.project.destination, left)
-                self.counts.found_there -= len(arrived)  # they are of this push
                 left = {name: task for name, task in left.items() if name not in arrived}
                 if not left:
                     break
@@ -165,7 +152,7 @@ class _Pusher:
             remote = dict(zip(left, map(str, numbers), strict=True))
             outbox.mark_sent(self.store, self.project.destination, remote, kind=annotation_tasks.KIND)
             break
-        imported.save_position(self.store, self.mark, {"unsure": False})
+        imported.save_position(self.store, push_mark(self.project), {"unsure": False})
         self.counts.pushed += before
         note(self.store, self.actor, "annotate.push", self.project.destination, {"tasks": before})
         return before

@@ -87,6 +87,12 @@ class AnnotationRecords:
         except ValidationError:
             raise BogusResult("not_accepted") from None
 
+    def newest(self, kind: str) -> str | None:
+        """The id of what this annotation said last, as it is stored."""
+        base = f"{kind[:1]}ls-{self.base}"
+        before = imported.versions_of(self.store, CONTRACT[kind], [base]).get(base, [])
+        return crud.id_of(before[-1]) if before else None
+
     def exchange(self, kind: str) -> dict[str, Any]:
         """A trace by its id, else the texts as they were shown."""
         content, trace = self.item.content, self.item.trace_id

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from medloop.annotate.label_config import ANSWERS, COMPARISONS, TaskForm
 from medloop.annotate.label_studio_api import LabelStudioApi
+from medloop.annotate.tasks import id_in
 from medloop.contracts import AuditEvent
-from medloop.errors import ConfigError
+from medloop.errors import ConfigError, explain_os_errors
 from medloop.sections import LabelStudioSettings
 from medloop.service import ServiceError
+from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.db import Store
+from medloop.store.files.atomic import make_folder
+from medloop.store.files.lock import locked_file
 from medloop.store.records import annotation_tasks, imported, outbox
 
 FORMS: tuple[TaskForm, ...] = (ANSWERS, COMPARISONS)
@@ -39,9 +44,12 @@ class AnnotationProject:
 
 
 def known_projects(store: Store, settings: LabelStudioSettings) -> list[AnnotationProject]:
-    """The projects at this address to which something was pushed."""
+    """The projects at this address to which something was pushed: those of the last push, then all earlier ones."""
     saved = imported.read_position(store, _projects_name(settings)) or {}
-    return [_project(settings, form, saved[form.name]) for form in FORMS if form.name in saved]
+    ever = imported.read_position(store, _ever_name(settings)) or {}
+    now = [_project(settings, form, saved[form.name]) for form in FORMS if form.name in saved]
+    earlier = [_project(settings, form, number) for form in FORMS for number in ever.get(form.name, [])]
+    return [*now, *(project for project in earlier if project not in now)]
 
 
 def ensure_project(api: LabelStudioApi, store: Store, settings: LabelStudioSettings, form: TaskForm) -> AnnotationProject:
@@ -56,6 +64,9 @@ def ensure_project(api: LabelStudioApi, store: Store, settings: LabelStudioSetti
             "Give it another title there, or set label_studio.project to another name",
         )
     project_id = int(row["id"]) if row is not None else api.create_project(title, form.config, ABOUT)
+    ever = imported.read_position(store, _ever_name(settings)) or {}
+    numbers = {*ever.get(form.name, []), *filter(None, (saved.get(form.name),)), project_id}
+    imported.save_position(store, _ever_name(settings), {**ever, form.name: sorted(numbers)})
     imported.save_position(store, _projects_name(settings), {**saved, form.name: project_id})
     return _project(settings, form, project_id)
 
@@ -68,8 +79,48 @@ def _projects_name(settings: LabelStudioSettings) -> str:
     return f"label-studio/{short_hash(settings.url.rstrip('/'))}/projects/{settings.project}"
 
 
+def _ever_name(settings: LabelStudioSettings) -> str:
+    """Of all projects that were ever used at this address: what was erased is deleted in each."""
+    return f"label-studio/{short_hash(settings.url.rstrip('/'))}/ever"
+
+
+@contextmanager
+def exclusive(settings: Settings) -> Iterator[None]:
+    """Two pushes at once would send everything twice."""
+    lock = settings.workspace.rl / "annotate.lock"
+    with explain_os_errors(lock, writing=True):
+        make_folder(lock.parent)
+    with locked_file(lock, wait_s=0, what="The exchange with Label Studio", mode=0o600):
+        yield
+
+
 def _squeezed(config: Any) -> str:
     return "".join(str(config).split())
+
+
+def push_mark(project: AnnotationProject) -> str:
+    """The position that says whether a push has ended, or tasks may have arrived that were not noted."""
+    return f"{project.destination}/push"
+
+
+def find_sent(api: LabelStudioApi, store: Store, project: AnnotationProject) -> int:
+    """After a push that was interrupted, and in a project that was there before: note the tasks that it has.
+
+    Those of items that were erased since are noted too, so that `delete_gone` finds them; they are not counted.
+    """
+    position = imported.read_position(store, push_mark(project))
+    if position is not None and not position["unsure"]:
+        return 0
+    there: dict[str, str] = {}
+    for task in all_tasks(api, project):
+        item_id = id_in(task)
+        if item_id is not None:
+            there.setdefault(item_id, str(task["id"]))
+    known = outbox.sent_to(store, project.destination, there)
+    own, erased = annotation_tasks.own_items(store, there.keys() - known.keys())
+    outbox.mark_sent(store, project.destination, {name: there[name] for name in own | erased}, kind=annotation_tasks.KIND)
+    imported.save_position(store, push_mark(project), {"unsure": False})
+    return len(own)
 
 
 @dataclass(frozen=True)

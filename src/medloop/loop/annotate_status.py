@@ -37,17 +37,16 @@ class AnnotationStatus:
 def annotation_status(settings: Settings, store: Store) -> AnnotationStatus:
     server = settings.label_studio
     found, waiting = [], 0
-    projects = {str(project.form.name): project for project in known_projects(store, server)} if server.url else {}
+    projects = known_projects(store, server) if server.url else []
     for form, kinds in KINDS.items():
-        project = projects.get(form)
-        waiting += annotation_tasks.count_waiting(store, project.destination if project else "", NEGATIVE, kinds=kinds)
-        if project is None:
-            continue
+        last = next((project.destination for project in projects if project.form.name == form), "")
+        waiting += annotation_tasks.count_waiting(store, last, NEGATIVE, kinds=kinds)
+    for project in projects:
         position = imported.read_position(store, f"{project.destination}/pull") or {}
         address = f"{server.url.rstrip('/')}/projects/{project.project_id}/data"
         found.append(
             ProjectStatus(
-                form,
+                str(project.form.name),
                 address,
                 outbox.count_sent(store, project.destination).get(annotation_tasks.KIND, 0),
                 position.get("records", 0),

@@ -3,7 +3,7 @@
     waiting(store, "label-studio/4f2c/7", NEGATIVE, kinds=("rate", "correct"), most=200, actor="cli")
     item_of_task(store, "label-studio/4f2c/7", ["101"])         # {"101": AnnotatedItem(...)}
     take_seat(store, item_id, "u_1", shown_first=None, now=...)  # the annotator has seen it, as if the queue had shown it
-    gone(store, "label-studio/4f2c/7")                           # tasks whose item was erased, or may no longer be seen
+    gone(store, "label-studio/4f2c/7")                           # tasks whose item was erased, or refused for good
 
 `sent_records` has a row for each task: the item, and its number there.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, select
 
 from medloop.contracts import AuditEvent
 from medloop.contracts.queue import QueueContent
@@ -21,11 +21,11 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records.chunks import chunks
 from medloop.store.records.outbox import NOT_FOR_IT
-from medloop.store.records.quarantine import withheld
-from medloop.store.records.review_queue import open_content
+from medloop.store.records.quarantine import refused, withheld
+from medloop.store.records.review_queue import known_items, open_content
+from medloop.store.tables import quarantine, rlhf_feedback, rlhf_preferences, sent_records, tombstones, traces
 from medloop.store.tables import queue_items as items
 from medloop.store.tables import queue_turns as turns
-from medloop.store.tables import rlhf_feedback, rlhf_preferences, sent_records, tombstones, traces
 
 KIND = "queue_items"  # of the rows in `sent_records`
 
@@ -84,23 +84,36 @@ def _item(store: Store, conn: Connection, row: Row[Any]) -> AnnotatedItem:
 
 
 def _may_not_be_seen(conn: Connection, item: AnnotatedItem) -> bool:
+    return _any_trace(conn, item.content, withheld(traces.c.trace_id))
+
+
+def _any_trace(conn: Connection, content: QueueContent, is_so: ColumnElement[bool]) -> bool:
     """Of a comparison only the first trace is in a column of the item."""
-    named = traces.c.trace_id.in_([name for name in item.content.traces if name is not None])
-    return conn.execute(select(traces.c.id).where(named, withheld(traces.c.trace_id)).limit(1)).first() is not None
+    named = traces.c.trace_id.in_([name for name in content.traces if name is not None])
+    return conn.execute(select(traces.c.id).where(named, is_so).limit(1)).first() is not None
 
 
-def item_of_task(store: Store, destination: str, task_ids: Iterable[str]) -> dict[str, AnnotatedItem]:
-    """The item of each task that was sent there and is still here."""
-    found: dict[str, AnnotatedItem] = {}
+def own_items(store: Store, item_ids: Collection[str]) -> tuple[set[str], set[str]]:
+    """Which of these are items of this queue, and which were until they were erased."""
+    stones = select(tombstones.c.record_id)
+    with store.read() as conn:
+        found = (conn.execute(stones.where(tombstones.c.record_id.in_(ids))).scalars() for ids in chunks(sorted(item_ids)))
+        erased = {name for names in found for name in names}
+    return known_items(store, sorted(item_ids)), erased
+
+
+def item_of_task(store: Store, destination: str, task_ids: Iterable[str]) -> dict[str, AnnotatedItem | None]:
+    """The item of each task that was sent there and is still here; None while raters may not see it."""
+    found: dict[str, AnnotatedItem | None] = {}
     joined = sent_records.join(items, items.c.item_id == sent_records.c.record_id)
     with store.read() as conn:
         for chunk in chunks(sorted(set(task_ids))):
             query = select(items, sent_records.c.remote_id).select_from(joined)
-            own = (sent_records.c.destination == destination, sent_records.c.remote_id.in_(chunk), ~withheld(items.c.trace_id))
+            query = query.add_columns(withheld(items.c.trace_id).label("hidden"))
+            own = (sent_records.c.destination == destination, sent_records.c.remote_id.in_(chunk))
             for row in conn.execute(query.where(*own)).all():
-                item = _item(store, conn, row)
-                if not _may_not_be_seen(conn, item):
-                    found[row.remote_id] = item
+                item = None if row.hidden else _item(store, conn, row)
+                found[row.remote_id] = None if item is None or _may_not_be_seen(conn, item) else item
     return found
 
 
@@ -125,11 +138,17 @@ def count_tasks(store: Store) -> dict[str, int]:
 
 
 def gone(store: Store, destination: str) -> dict[str, str]:
-    """Task numbers by item, of what was erased here, or what raters may no longer see."""
+    """Task numbers by item, of what was erased here, or refused in quarantine; what merely waits there stays."""
     own = (sent_records.c.destination == destination, sent_records.c.remote_id != NOT_FOR_IT)
     columns = select(sent_records.c.record_id, sent_records.c.remote_id)
     erased = columns.where(*own, sent_records.c.record_id.in_(select(tombstones.c.record_id)))
     joined = sent_records.join(items, items.c.item_id == sent_records.c.record_id)
-    hidden = columns.select_from(joined).where(*own, withheld(items.c.trace_id))
+    hidden = columns.select_from(joined).where(*own, refused(items.c.trace_id))
+    pairs = select(items, sent_records.c.remote_id).select_from(joined).where(*own, items.c.kind == "compare")
     with store.read() as conn:
-        return {row.record_id: row.remote_id for query in (erased, hidden) for row in conn.execute(query)}
+        found = {row.record_id: row.remote_id for query in (erased, hidden) for row in conn.execute(query)}
+        if conn.execute(select(quarantine.c.id).where(quarantine.c.state == "refused").limit(1)).first() is not None:
+            for row in conn.execute(pairs).all():
+                if _any_trace(conn, open_content(store, conn, row), refused(traces.c.trace_id)):
+                    found[row.item_id] = row.remote_id
+    return found

@@ -182,15 +182,20 @@ def _first(conn: Connection, record_id: str, kind: str) -> HeldRecord | None:
 
 def withheld(trace_id: ColumnElement[str | None]) -> ColumnElement[bool]:
     """Whether raters may not see a trace: it waits or was refused, or a record about it was refused."""
-    own = exists().where(quarantine.c.record_id == trace_id, quarantine.c.state != "released")
-    refused = [
+    return or_(exists().where(quarantine.c.record_id == trace_id, quarantine.c.state != "released"), refused(trace_id))
+
+
+def refused(trace_id: ColumnElement[str | None]) -> ColumnElement[bool]:
+    """Whether a trace was refused, or a record about it: one that merely waits may come back."""
+    own = exists().where(quarantine.c.record_id == trace_id, quarantine.c.state == "refused")
+    about = [
         exists().where(
             table.c.trace_id == trace_id,
             and_(quarantine.c.record_id == table.c[natural_id(table)], quarantine.c.state == "refused"),
         )
         for table in (tables.rlhf_feedback, tables.rlhf_preferences, tables.rlhf_corrections)
     ]
-    return or_(own, *refused)
+    return or_(own, *about)
 
 
 def open_held(store: Store, record_id: str, *, actor: str) -> HeldTexts:
