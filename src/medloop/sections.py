@@ -56,6 +56,9 @@ class GatewaySettings(Section):
     timeout_s: float = Field(60, gt=0, le=3600, description="Seconds without a word after which a model server has failed.")
     deadline_s: float = Field(300, gt=0, le=3600, description="Seconds after which an answer is given up.")
     at_once: int = Field(128, ge=1, le=4096, description="Answers that are written at once; what is above gets a 429.")
+    most_tokens: int = Field(
+        8192, ge=1, le=1_000_000, description="Tokens that a request may ask for with max_tokens; what is above gets a 400."
+    )  # fmt: skip
     trace_share: float = Field(
         1.0, ge=0, le=1,
         description="Share of the answers whose trace is stored; those in which a guard acted are always stored.",

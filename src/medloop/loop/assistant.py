@@ -135,6 +135,7 @@ def parts_of(store: Store, settings: Settings) -> AssistantParts:
         use_tools=lambda question: call_wanted(tools, question),
         build_prompt=build_prompt, choose_arm=chooser(store), challenger_route=lambda: routes.challenger, recall=memory.recall,
         remember=memory.remember, deadline_s=settings.gateway.deadline_s, most_at_once=settings.gateway.at_once,
+        most_tokens=settings.gateway.most_tokens,
     )  # fmt: skip
 
 

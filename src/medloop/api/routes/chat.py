@@ -7,17 +7,20 @@
 Keys need the scope `chat`. Errors have OpenAI's shape. The answer's trace is stored behind it (serve/gateway/trace_queue.py).
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from medloop.api.deps import check_rate, store_of
 from medloop.api.policy import Caller, allow
 from medloop.privacy.consent import subject_of
-from medloop.serve.gateway.answer_plan import ChatCaller, version_of
+from medloop.serve.gateway.answer_plan import LIVE, ChatCaller, version_of
+from medloop.serve.gateway.answer_stream import AnswerEvents
 from medloop.serve.gateway.chat_request import parse_request
-from medloop.serve.gateway.gateway import LIVE, Gateway
+from medloop.serve.gateway.gateway import Gateway
 
 router = APIRouter(prefix="/v1", tags=["assistant"])
 
@@ -33,6 +36,20 @@ _BODY: dict[str, Any] = {
         },
     }
 }
+
+
+class EventResponse(StreamingResponse):
+    """Ends the answer also where its reader left before the first event, or while one was sent."""
+
+    def __init__(self, events: AnswerEvents, headers: Mapping[str, str]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._answer = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._answer.aclose()
 
 
 def gateway_of(request: Request) -> Gateway:
@@ -51,7 +68,7 @@ async def chat_completions(request: Request, caller: Asker) -> Response:
         ids, answer = await gateway.answer(plan)
         return JSONResponse(answer, headers=ids.headers())
     ids, events = await gateway.stream(plan)
-    return StreamingResponse(events, media_type="text/event-stream", headers=ids.headers())
+    return EventResponse(events, ids.headers())
 
 
 @router.get("/models")

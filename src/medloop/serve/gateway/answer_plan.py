@@ -20,12 +20,13 @@ from medloop.contracts.assistant import (
     RulesFound,
 )
 from medloop.serve.agent.tools import Tool, ToolCall
-from medloop.serve.gateway.chat_request import ChatRequest
+from medloop.serve.gateway.chat_request import ChatError, ChatRequest
 from medloop.serve.gateway.gateway_counts import OnAnswer
 from medloop.serve.gateway.guards import NamedInputGuard, NamedOutputGuard
 from medloop.serve.gateway.notices import notices
 
 Json = dict[str, Any]
+LIVE = "medloop"  # the model name under which every client reaches what is live
 BuildPrompt = Callable[
     [Sequence[Message], RulesFound | None, PassagesFound | None, Sequence[ToolCall]], Sequence[Message]
 ]  # fmt: skip
@@ -62,6 +63,7 @@ class AssistantParts:
     on_answer: OnAnswer | None = None
     deadline_s: float = 300.0
     most_at_once: int = 128
+    most_tokens: int = 8192
 
 
 @dataclass
@@ -84,6 +86,7 @@ class AnswerPlan:
     created: int = field(default_factory=lambda: int(time.time()))
     started: float = field(default_factory=time.monotonic)
     rounds: int = 0  # of calls that the model asked for
+    gave_up: str | None = None  # why the version gave no answer, where the fallback was asked
     opening_s: float = 0.0  # that the first word of a stream took
 
     @property
@@ -166,3 +169,12 @@ def _citation(number: int, passage: Passage) -> Json:
 
 def version_of(route: Route) -> str:
     return f"{route.model}@{route.version}" if route.version is not None else route.model
+
+
+def check_model(name: str, route: Route | None) -> None:
+    """Clients ask for what is live; they may name it, but no other version."""
+    known = {LIVE} | ({route.model, route.served_name, version_of(route)} if route else set())
+    if name not in known and route is not None:
+        raise ChatError(
+            404, "This model is not the one that is live", f"Use model '{LIVE}'", param="model", code="model_not_found"
+        )  # fmt: skip

@@ -28,7 +28,7 @@ import httpcore
 
 from medloop.errors import ConfigError
 from medloop.serve.gateway.addresses import CheckedNetwork, Network, check_url
-from medloop.serve.gateway.wire import BackendFailure, Delta, Json, ModelServer, WireTimeouts
+from medloop.serve.gateway.wire import BackendFailure, Delta, FailureKind, Json, ModelServer, WireTimeouts
 
 log = logging.getLogger(__name__)
 FAILURES = 3  # in a row, after which a replica is left alone
@@ -72,6 +72,7 @@ class Backend:
     in_a_row: int = 0
     pause_until: float = 0.0
     last_failure: str = ""
+    paused_for: FailureKind = "unreachable"
     was_seen: bool = False
 
     @property
@@ -93,7 +94,7 @@ class Backend:
         self.last_failure = str(failure)
         if failure.kind in ("refused", "busy", "no_model"):  # it lives
             return
-        self.in_a_row += 1
+        self.in_a_row, self.paused_for = self.in_a_row + 1, failure.kind
         if self.in_a_row >= FAILURES or failure.kind == "unreachable":
             pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** max(0, self.in_a_row - FAILURES))
             self.pause_until = time.monotonic() + pause
@@ -199,6 +200,8 @@ class BackendPool:
         self, wanted: str | None, payload: Json, ask: Callable[[Backend, bytes], Awaitable[T]], spare: bool
     ) -> BackendReply[T]:
         last = BackendFailure("unreachable", "no model server is set up")
+        if paused := [backend for backend in self.backends if backend.is_open and backend.is_fallback == spare]:
+            last = BackendFailure(paused[0].paused_for, "the model servers are left alone for a while")
         attempts = 0
         for backend in await self._in_order(wanted, spare):
             if (name := backend.name_for(wanted)) is None:

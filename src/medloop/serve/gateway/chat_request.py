@@ -111,6 +111,12 @@ class ChatRequest(BaseModel):
     def wants_usage(self) -> bool:
         return self.stream_options is not None and self.stream_options.include_usage
 
+    def check_tokens(self, most: int) -> None:
+        """ChatError for a request of more words than the settings allow: it would keep a model server busy for nothing."""
+        for name, wanted in (("max_tokens", self.max_tokens), ("max_completion_tokens", self.max_completion_tokens)):
+            if wanted is not None and wanted > most:
+                raise ChatError(400, f"{name} is above the limit of this server", f"Ask for {most} at most", param=name)
+
     def sampling(self) -> Json:
         """What goes to the model server beside model and messages."""
         names = {"temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty"}

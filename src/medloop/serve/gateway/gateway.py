@@ -23,14 +23,17 @@ from medloop.contracts import Message, sha256_id, uuid7
 from medloop.contracts.assistant import AnswerSnapshot, GuardAct, PassagesFound, Route, RulesFound
 from medloop.serve.agent.tools import ToolCall
 from medloop.serve.gateway.answer_plan import (
+    LIVE,
     AnswerIds,
     AnswerPlan,
     AssistantParts,
     ChatCaller,
     about,
+    check_model,
     version_of,
     without_refused,
 )
+from medloop.serve.gateway.answer_stream import AnswerEvents, Opening, ReaderTooSlowError, asking, check_time, close_stream
 from medloop.serve.gateway.answer_trace import AnswerEnd, trace_of
 from medloop.serve.gateway.backends import Backend, BackendPool, BackendReply, Deltas
 from medloop.serve.gateway.chat_request import ChatError, ChatRequest, checked_episode, openai_error
@@ -47,7 +50,6 @@ log = logging.getLogger(__name__)
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
 Reply = TypeVar("Reply")
-LIVE = "medloop"  # the model name under which every client reaches what is live
 MOST_SNAPSHOTS = 256
 LONG = 2000  # characters from which on guards read in a thread of their own
 NOTICE_WAIT_S = 0.5  # a notice does not wait longer for the model server
@@ -78,6 +80,7 @@ class Gateway:
             raise
 
     async def _plan(self, request: ChatRequest, caller: ChatCaller, episode: str | None) -> AnswerPlan:
+        request.check_tokens(self.parts.most_tokens)
         given = episode or request.episode
         episode_id = uuid7() if given is None else checked_episode(given)
         messages = await self.episodes.recalled(request.conversation(), given and memory_key(caller, given))
@@ -121,7 +124,7 @@ class Gateway:
                 429, "Too many answers are being written", "Ask again in a moment", kind="rate_limit_error", code="overloaded"
             )
         route = await self.parts.live_route()
-        _check_model(request.model, route)
+        check_model(request.model, route)
         if self.parts.choose_arm is None:
             return route, None
         arm = self.parts.choose_arm(caller.subject or "", episode_id)
@@ -171,7 +174,7 @@ class Gateway:
                 first = reply.answer["choices"][0]
                 end.finish = first.get("finish_reason") or "stop"
                 end.text = plan.prefix + await _fed(checked, with_reasoning(first["message"]))
-        except (BackendFailure, TimeoutError) as failure:
+        except BackendFailure as failure:
             end.error = kind_of(failure)
             if not plan.prefix:
                 end.finish = "error"
@@ -189,7 +192,7 @@ class Gateway:
 
     async def _complete(self, plan: AnswerPlan) -> BackendReply[Json]:
         payload = self._payload(plan)
-        async with asyncio.timeout(self.parts.deadline_s):
+        async with asking(self.parts.deadline_s):
             while True:
                 reply = await self._ask(plan, lambda wanted, spare: self.pool.complete(wanted, payload, spare=spare))
                 if not self._use_tools(plan, payload, asked_calls(reply.answer["choices"][0]["message"])):
@@ -226,6 +229,7 @@ class Gateway:
                     failure = second
             if failure.is_of_request or not self.pool.has_fallback:
                 raise failure from None
+            plan.gave_up = failure.kind
         return await ask(plan.wanted, True)
 
     async def _route_changed(self, plan: AnswerPlan) -> bool:
@@ -238,48 +242,58 @@ class Gateway:
         plan.route = route
         return True
 
-    async def stream(self, plan: AnswerPlan) -> tuple[AnswerIds, AsyncGenerator[bytes]]:
+    async def stream(self, plan: AnswerPlan) -> tuple[AnswerIds, AnswerEvents]:
         """Ids and events. Without a notice, a failure before the first word is a ChatError; later it is an event of its own."""
-        if plan.refusal is not None:
-            ids = self.ids(plan, None, self._first_name())
-            return ids, self._events(plan, ids, None, None)
-        stack = AsyncExitStack()
-        opening = asyncio.create_task(self._open(plan, stack))
-        try:
-            await asyncio.wait({opening}, timeout=NOTICE_WAIT_S if plan.prefix else None)
-        except BaseException:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-            await stack.aclose()
-            raise
-        if not opening.done() or (opening.exception() is not None and plan.prefix):
-            return (ids := self.ids(plan, None, self._first_name())), self._events(plan, ids, opening, stack)
-        if (failure := opening.exception()) is not None:
-            await stack.aclose()
-            if not isinstance(failure, BackendFailure | TimeoutError):
-                raise failure
-            checked = GuardedAnswer(self.parts.output_guards, "")
-            self._ended(plan, self.ids(plan, None, self._first_name()), checked, AnswerEnd("", "error", kind_of(failure)))
-            raise no_answer(failure) from None
-        reply = opening.result()
-        ids = self.ids(plan, reply.backend, reply.asked_for)
-        return ids, self._events(plan, ids, opening, stack)
+        stack, opening, ids = AsyncExitStack(), None, self.ids(plan, None, self._first_name())
+        self.in_flight += 1
+        if plan.refusal is None:
+            opening = asyncio.create_task(self._open(plan, stack))
+            try:
+                await asyncio.wait({opening}, timeout=NOTICE_WAIT_S if plan.prefix else None)
+            except BaseException:
+                await self._unread(plan, ids, opening, stack)
+                raise
+            failure = opening.exception() if opening.done() else None
+            if failure is not None and not plan.prefix:
+                await self._unread(plan, ids, opening, stack, AnswerEnd("", "error", kind_of(failure)))
+                raise no_answer(failure) from None
+            if opening.done() and failure is None:
+                ids = self.ids(plan, opening.result().backend, opening.result().asked_for)
+        unread = partial(self._unread, plan, ids, opening, stack)
+        return ids, AnswerEvents(self._events(plan, ids, opening, stack), unread)
+
+    async def _unread(
+        self, plan: AnswerPlan, ids: AnswerIds, opening: Opening | None, stack: AsyncExitStack, end: AnswerEnd | None = None
+    ) -> None:
+        """The end of an answer of which nobody read an event."""
+        self.in_flight -= 1
+        self._ended(plan, ids, GuardedAnswer(self.parts.output_guards, ""), end or AnswerEnd("", "cancelled"))
+        await self._let_go(opening, stack)
+
+    async def _let_go(self, opening: Opening | None, stack: AsyncExitStack) -> None:
+        """Leave the model server, also where the one who waits for it is cancelled."""
+        if opening is not None:
+            closing = asyncio.create_task(close_stream(opening, stack))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            await asyncio.shield(closing)
 
     async def _open(self, plan: AnswerPlan, stack: AsyncExitStack) -> BackendReply[Deltas]:
         payload = self._payload(plan) | ({"stream_options": {"include_usage": True}} if plan.request.wants_usage else {})
         asked = time.monotonic()
         try:
-            while True:
-                own = AsyncExitStack()  # of this stream: one that asks for tools ends before the next begins
-                stack.push_async_exit(own)
-                reply = await self._ask(plan, partial(self._enter, own, payload))
-                if "tools" not in payload:
-                    return reply
-                calls, reply.answer = await calls_of_stream(reply.answer)
-                if not self._use_tools(plan, payload, calls):
-                    return reply
-                await reply.answer.aclose()
-                await own.aclose()
+            async with asking(self.parts.deadline_s):
+                while True:
+                    own = AsyncExitStack()  # of this stream: one that asks for tools ends before the next begins
+                    stack.push_async_exit(own)
+                    reply = await self._ask(plan, partial(self._enter, own, payload))
+                    if "tools" not in payload:
+                        return reply
+                    calls, reply.answer = await calls_of_stream(reply.answer)
+                    if not self._use_tools(plan, payload, calls):
+                        return reply
+                    await reply.answer.aclose()
+                    await own.aclose()
         finally:
             plan.opening_s = time.monotonic() - asked
 
@@ -287,16 +301,16 @@ class Gateway:
         return await own.enter_async_context(self.pool.stream(wanted, payload, spare=spare))
 
     async def _events(
-        self, plan: AnswerPlan, ids: AnswerIds, opening: asyncio.Task[BackendReply[Deltas]] | None, stack: AsyncExitStack | None
+        self, plan: AnswerPlan, ids: AnswerIds, opening: Opening | None, stack: AsyncExitStack
     ) -> AsyncGenerator[bytes]:
         checked = GuardedAnswer(self.parts.output_guards, plan.asked)
         head = self._head(plan, ids, "chat.completion.chunk")
-        end, usage = AnswerEnd(plan.prefix, "cancelled"), None
-        self.in_flight += 1
+        end, usage, began = AnswerEnd(plan.prefix, "cancelled"), None, time.monotonic()
         try:
             yield event(head | choice({"role": "assistant", "content": ""}) | {"medloop": about(plan, ids, [], None)})
             if plan.prefix:
                 yield event(head | choice({"content": plan.prefix}))
+            reader_s = time.monotonic() - began
             if opening is None:
                 end.text, end.finish = plan.prefix + (plan.refusal or ""), "stop"
                 yield event(head | choice({"content": plan.refusal or ""}))
@@ -310,16 +324,19 @@ class Gateway:
                     end.model_s += time.monotonic() - asked
                     usage = usage_of(delta.usage) or usage
                     end.finish = delta.finish_reason or end.finish
-                    if time.monotonic() - plan.started > self.parts.deadline_s:
-                        raise BackendFailure("timeout", "the answer took too long")
+                    check_time(self.parts.deadline_s, time.monotonic() - plan.started, end.model_s, reader_s)
                     if shown := await _fed(checked, said.of(delta.reasoning, delta.text), end=False):
                         end.text += shown
+                        began = time.monotonic()
                         yield event(head | choice({"content": shown}))
+                        reader_s += time.monotonic() - began
                     asked = time.monotonic()
                 if rest := checked.feed(said.close()) + checked.finish():
                     end.text += rest
                     yield event(head | choice({"content": rest}))
-        except (BackendFailure, TimeoutError) as failure:
+        except ReaderTooSlowError:
+            end.finish = "cancelled"
+        except Exception as failure:
             end.error, end.finish = kind_of(failure), "error"
             if end.backend is None and plan.prefix:  # the notice stands, and says that nothing else comes
                 rest, end.finish = notice("unavailable", plan.question), "stop"
@@ -331,12 +348,10 @@ class Gateway:
         finally:
             self.in_flight -= 1
             self._ended(plan, ids, checked, end)  # before anything that a cancellation could end
-            if opening is not None and stack is not None:
-                closing = asyncio.create_task(_close(opening, stack))
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
-                await asyncio.shield(closing)
-        if end.finish != "error":
+            await self._let_go(opening, stack)
+        if end.finish == "cancelled":
+            yield event(openai_error("The answer was read too slowly. Ask again.", "server_error", code="stream_interrupted"))
+        elif end.finish != "error":
             yield event(head | choice({}, end.finish) | {"medloop": about(plan, ids, checked.acts, end.error)})
             if plan.request.wants_usage and usage is not None:
                 yield event(head | {"choices": [], "usage": usage})
@@ -355,20 +370,11 @@ class Gateway:
             self.counts.acts[act.guard, act.finding] += 1
         outcome = outcome_of(end.finish, end.error, refused=plan.refusal is not None, fallback=ids.fallback)
         self.counts.add(outcome, end.seconds)
-        if self.parts.on_answer is not None and plan.route is not None and is_about_version(outcome, end.error):
+        if self.parts.on_answer is not None and plan.route is not None and is_about_version(outcome, plan.gave_up or end.error):
             self.parts.on_answer(plan.route.served_name, ok=outcome == "answered", seconds=end.model_s)
         make = partial(trace_of, plan, ids, end, self.traces.share)
         self.traces.put(ids.inference_id, make, always=bool(plan.acts or end.acts) or end.error is not None)
         self.episodes.remember(plan, end.text)
-
-
-def _check_model(name: str, route: Route | None) -> None:
-    """Clients ask for what is live; they may name it, but no other version."""
-    known = {LIVE} | ({route.model, route.served_name, version_of(route)} if route else set())
-    if name not in known and route is not None:
-        raise ChatError(
-            404, "This model is not the one that is live", f"Use model '{LIVE}'", param="model", code="model_not_found"
-        )  # fmt: skip
 
 
 def _found(find: Callable[[Asked], Found] | None, asked: Asked) -> Found | None:
@@ -380,12 +386,6 @@ def _found(find: Callable[[Asked], Found] | None, asked: Asked) -> Found | None:
     except Exception as error:  # never its text: it may hold what people wrote
         log.error("an answer does without a part of the assistant: %s", type(error).__name__)
         return None
-
-
-async def _close(opening: asyncio.Task[BackendReply[Deltas]], stack: AsyncExitStack) -> None:
-    opening.cancel()
-    await asyncio.gather(opening, return_exceptions=True)
-    await stack.aclose()
 
 
 async def _fed(checked: GuardedAnswer, text: str, *, end: bool = True) -> str:

@@ -18,7 +18,8 @@ from typing import Literal, Protocol
 
 Outcome = Literal["answered", "fallback", "refused", "unavailable", "failed", "cancelled", "rejected"]
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-NOT_ITS_FAULT = ("refused", "busy")  # a request that no version could answer; a server that has too much to do
+# A request that no version could answer; a server that has too much to do, is away or slow; a fault of the gateway itself.
+NOT_ITS_FAULT = ("refused", "busy", "unreachable", "timeout", "internal")
 
 
 class OnAnswer(Protocol):
@@ -51,5 +52,6 @@ def outcome_of(finish: str, error: str | None, *, refused: bool, fallback: bool)
 
 
 def is_about_version(outcome: Outcome, error: str | None) -> bool:
-    """Whether an answer says something about the version that was asked; a guard's refusal and a reader who left do not."""
+    """Whether an answer says something about the version that was asked; a guard's refusal and a reader who left do not.
+    `error`: why the version gave no answer, also where the fallback gave one."""
     return outcome in ("answered", "fallback", "unavailable", "failed") and error not in NOT_ITS_FAULT

@@ -8,6 +8,7 @@ model is asked without tools, so that it answers.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -15,11 +16,12 @@ from typing import Any
 from medloop.serve.agent.agent_loop import defused
 from medloop.serve.agent.tools import Tool, ToolCall, call
 from medloop.serve.gateway.backends import Deltas
-from medloop.serve.gateway.wire import Delta, Json
+from medloop.serve.gateway.wire import Delta, Json, clean
 
 MOST_ROUNDS = 3
 MOST_CALLS = 4  # of one round
 LONGEST_ARGUMENTS = 4_000
+DEEPEST_ARGUMENTS = 64  # lists and objects in them; the tools need few
 
 
 def offered(tools: Mapping[str, Tool] | None) -> Json:
@@ -49,17 +51,25 @@ def run_calls(tools: Mapping[str, Tool], asked: Sequence[Json]) -> tuple[list[Js
 
 def _cleaned(number: int, entry: Json) -> Json:
     function = entry["function"]
-    name, arguments = str(function["name"])[:64], str(function.get("arguments") or "{}")
-    call_id = str(entry.get("id") or f"call_{number}")[:64]
+    name, arguments = clean(str(function["name"]))[:64], clean(str(function.get("arguments") or "{}"))
+    call_id = clean(str(entry.get("id") or f"call_{number}"))[:64]
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments[:LONGEST_ARGUMENTS]}}
 
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+        value = json.loads(clean(json.dumps(value, ensure_ascii=False)))  # halves of characters, written as escapes
+    except (ValueError, RecursionError):
         value = None
-    return value if isinstance(value, dict) else {"unreadable": True}
+    deep = text.count("[") + text.count("{") > DEEPEST_ARGUMENTS
+    return value if isinstance(value, dict) and not deep else {"unreadable": True}
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError("not a number that JSON knows")
+    return number
 
 
 async def calls_of_stream(deltas: Deltas) -> tuple[list[Json], Deltas]:

@@ -12,7 +12,9 @@ START_ONE = "Start a model server and name it in gateway.backends, or run: medlo
 
 
 def kind_of(failure: BaseException) -> str:
-    return failure.kind if isinstance(failure, BackendFailure) else "timeout"
+    if isinstance(failure, BackendFailure):
+        return failure.kind
+    return "timeout" if isinstance(failure, TimeoutError) else "internal"
 
 
 def no_answer(failure: BaseException) -> ChatError:
@@ -25,6 +27,8 @@ def no_answer(failure: BaseException) -> ChatError:
         return ChatError(504, "The model server did not answer in time", "Ask again", kind="server_error", code="timeout")
     if kind == "busy":
         return ChatError(429, "The model server is busy", "Ask again in a moment", kind="rate_limit_error", code="overloaded")
+    if kind == "internal":
+        return ChatError(500, "The answer could not be written", "Ask again", kind="server_error", code="internal")
     return ChatError(503, "No model server answers", START_ONE, kind="server_error", code="no_backend")
 
 

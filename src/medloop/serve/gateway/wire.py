@@ -10,7 +10,7 @@ from typing import Any, Literal
 import httpcore
 
 Json = dict[str, Any]
-FailureKind = Literal["unreachable", "timeout", "died", "server", "busy", "no_model", "refused", "unreadable"]
+FailureKind = Literal["unreachable", "timeout", "died", "server", "busy", "no_model", "refused", "unreadable", "internal"]
 MOST_BYTES = 4_000_000  # of one answer
 _TRANSPORT = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.UnsupportedProtocol, OSError)
 
@@ -74,7 +74,7 @@ class ModelServer:
             raise _status_failure(response.status)
         try:
             return tuple(str(entry["id"]) for entry in json.loads(response.content)["data"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise BackendFailure("unreadable", "not a list of models") from None
 
     async def complete(self, payload: bytes) -> Json:
@@ -96,9 +96,9 @@ class ModelServer:
                 raise TypeError
             for name in ("content", "reasoning_content", "reasoning"):
                 if isinstance(said.get(name), str):
-                    said[name] = _clean(said[name])
+                    said[name] = clean(said[name])
             choice["finish_reason"] = _finish(choice.get("finish_reason"))
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             raise BackendFailure("unreadable", "not a chat completion") from None
         return completion
 
@@ -169,13 +169,13 @@ async def _events(response: Any) -> AsyncIterator[bytes]:
                 yield line[5:].strip()
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Without halves of characters, which JSON can write and UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _finish(reason: object) -> str | None:
-    return _clean(reason) if isinstance(reason, str) and reason else None
+    return clean(reason) if isinstance(reason, str) and reason else None
 
 
 def _delta(event: bytes) -> Delta:
@@ -193,8 +193,8 @@ def _delta(event: bytes) -> Delta:
             raise TypeError
         finish = _finish(choices[0].get("finish_reason"))
         calls = tuple(entry for entry in delta.get("tool_calls") or () if isinstance(entry, dict))
-        return Delta(_clean(text), _clean(reasoning), finish, usage if isinstance(usage, dict) else None, calls)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        return Delta(clean(text), clean(reasoning), finish, usage if isinstance(usage, dict) else None, calls)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise BackendFailure("unreadable", "not an event of a chat completion") from None
 
 
