@@ -11,18 +11,23 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "deploy"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiment"))
-from deploy_world import add_versions, artifact_of, live_version
+from deploy_world import add_versions, artifact_of, live_version, promote
 from traffic import quick_judge, send
 
 from medloop.deploy.canary import load_canaries
 from medloop.experiment.plan import PlanConfig
 from medloop.loop import cycle_live, workflow
 from medloop.loop import experiment as live
-from medloop.loop.cycle import CycleConfig
+from medloop.loop.cycle import CycleConfig, cycle_steps
 from medloop.loop.cycle_config import ExperimentStep
-from medloop.loop.workflow import CycleProgress, Step, advance
+from medloop.loop.deploy import deploy_alias, open_fleet
+from medloop.loop.rollback import block
+from medloop.loop.standing import stage_of_step
+from medloop.loop.workflow import CycleProgress, Ends, Known, Step, Waits, advance
 from medloop.loop.workspace import init_workspace
+from medloop.registry.promote import rollback_in
 from medloop.settings import Settings
+from medloop.store.audit_trail import open_audit_trail
 from medloop.store.db import Store, open_store
 from medloop.store.records import deploy_events, experiments, registry
 from medloop.store.records.cycles import cycle_events
@@ -133,6 +138,77 @@ def test_a_canary_that_fails_ends_the_cycle_and_a_server_that_is_away_is_waited_
     double.bad.add(f"med-assistant-v2-{artifact_of(store, 2)[7:15]}")
     ended = go_on(store, config)
     assert ended.state == "ended" and "canary" in ended.reason and live_route(store) is None
+
+
+def champion(store: Store) -> int | None:
+    return registry.current(store, "med-assistant")["champion"].version
+
+
+def test_what_people_did_while_the_adoption_waited_is_not_undone(store: Store, double: ServerDouble) -> None:
+    known = Known({"promote": {"version": 2}})
+    promote(store, 2, "challenger")
+    double.kill()
+    assert cycle_live._adopt(store, True, known) == Waits("No model server answers.", "deploy status")
+    assert champion(store) == 2
+    rollback_in(store, actor="usr_1", reason="worse in triage")
+    double.restart()
+    ended = cycle_live._adopt(store, True, known)
+    assert isinstance(ended, Ends) and "not the challenger any more" in ended.reason
+    assert champion(store) == 1 and live_route(store) is None
+
+
+def test_a_version_that_was_rolled_back_is_not_promoted(store: Store, command_line) -> None:
+    block(store, "name", artifact_of(store, 2), 2, actor="test", reason="harm")
+    waiting = go_on(store, CycleConfig(name="c"))
+    assert (waiting.at.name, waiting.state) == ("promote", "waiting") and "It was rolled back on " in waiting.reason
+    assert command_line("--home", store.settings.home, *waiting.command.split()).code == 0
+    promote(store, 2, "challenger")
+    adopted = cycle_live._adopt(store, False, Known({"promote": {"version": 2}}))
+    assert isinstance(adopted, Waits) and "It was rolled back on " in adopted.reason and champion(store) == 1
+
+
+def test_power_lost_after_a_promotion_does_not_undo_a_rollback(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = workflow.add_cycle_event
+
+    def add(store, event):
+        if (event.step, event.event) == ("promote", "done"):
+            raise KeyboardInterrupt
+        return real(store, event)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workflow, "add_cycle_event", add)
+        for _ in range(2):  # dying twice changes nothing
+            with pytest.raises(KeyboardInterrupt):
+                go_on(store, CycleConfig(name="c"))
+    assert champion(store) == 2
+    rollback_in(store, actor="usr_1", reason="worse in triage")
+    ended = go_on(store, CycleConfig(name="c"))
+    assert ended.state == "ended" and "not the champion any more" in ended.reason and champion(store) == 1
+
+
+def test_a_challenger_does_not_change_what_answers_everybody(
+    store: Store, double: ServerDouble, command_line, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    add_versions(store, "third")
+    promote(store, 3)
+    with open_fleet(store) as fleet:
+        deploy_alias(fleet, "champion", actor="test")
+    promote(store, 1)
+    waiting = go_on(store)
+    assert waiting.at.name == "deploy" and "The champion is not the version that answers" in waiting.reason
+    assert live_version(store) == 3 and live_route(store, "challenger") is None
+    monkeypatch.setenv("MEDLOOP_DEPLOY__REPLICAS", double.url)
+    monkeypatch.setenv("MEDLOOP_DEPLOY__CANARIES", str(store.settings.deploy.canaries))
+    monkeypatch.setenv("MEDLOOP_DEPLOY__DRAIN_S", "0")
+    assert command_line("--home", store.settings.home, *waiting.command.split()).code == 0  # the next step that it prints
+    assert go_on(store).at.name == "experiment" and live_version(store) == 1
+
+
+def test_every_step_of_a_cycle_has_a_stage(store: Store) -> None:
+    with open_audit_trail(store.settings) as trail:
+        steps = [step.name for step in cycle_steps(store.settings, trail, CONFIG)]
+    assert steps[-3:] == ["deploy", "experiment", "adopt"]
+    assert [step for step in steps if stage_of_step(step) is None] == []
 
 
 @pytest.mark.slow

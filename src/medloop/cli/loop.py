@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
+from medloop.deploy.protocol import ARMS
 from medloop.errors import InputError, MedloopError
 from medloop.feedback.trigger import TriggerConfig, check_trigger, trigger_config
 from medloop.knobs import load_config
@@ -17,16 +18,16 @@ from medloop.loop.cycle import CycleConfig, cycle_steps, run_cycle
 from medloop.loop.cycle_config import OnlineConfig
 from medloop.loop.cycle_cost import step_costs
 from medloop.loop.cycle_data import redo_number
-from medloop.loop.workflow import CycleProgress, progress_of
+from medloop.loop.workflow import ROUND, CycleProgress, progress_of, run_command
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor, open_audit_trail
 from medloop.store.db import Store, open_store
-from medloop.store.records import triggers
+from medloop.store.records import registry, triggers
 from medloop.store.records.cycles import cycle_events, cycle_names
+from medloop.store.records.routes import live_route
 
 loop_app = typer.Typer(no_args_is_help=True, help="Run the loop from feedback to a promoted version; see what it waits for.")
 FIRST_STEP = "data"
-ROUND = "online"  # how names of rounds of online learning begin
 CONFIG_FILE = "loop.yaml"  # in the workspace: what every cycle does
 
 Name = Annotated[str | None, typer.Option(metavar="NAME", help="The cycle (default: the one that is not over, else a new one).")]
@@ -88,7 +89,11 @@ def status(name: Name = None, json_: ui.AsJson = False) -> None:
             return
         chosen = name or names[-1]
         progress, touched = progress_of(chosen, cycle_events(store, chosen)), _is_touched(store, chosen)
+        others = [other for other in _to_redo(store, names) if other != chosen] if name is None else []
     _show(progress, json_=json_, touched=touched)
+    if others and not json_:
+        ui.say(f"An erasure has reached what {others[0]} learnt from, and its model is in use.")
+        ui.next_step(run_command(others[0], named=True))
 
 
 @loop_app.command("watch")
@@ -172,29 +177,50 @@ def _config(
     own = settings.home / CONFIG_FILE
     file = file or (own if own.is_file() else None)
     config = load_config(CycleConfig, file=file, pairs=pairs or (), flags={"name": name or _current(settings, online)})
-    return config.model_copy(update={"online": config.online or OnlineConfig()}) if online else config
+    is_round = online or config.name.startswith(ROUND)
+    return config.model_copy(update={"online": config.online or OnlineConfig()}) if is_round else config
 
 
 def _current(settings: Settings, online: bool) -> str:
     """The newest cycle (or round of online learning) that is not over, or the name of the next one.
 
-    One that is done and that an erasure has touched is not over: what it made must go.
+    First comes the oldest one that an erasure has touched and whose model is in use: what it made must go.
     """
     with open_store(settings) as store:
         names = cycle_names(store)
         mine = [name for name in names if name.startswith(ROUND) == online]
-        if mine:
-            newest = mine[-1]
-            state = progress_of(newest, cycle_events(store, newest)).state
-            if state not in {"done", "ended"} or (state == "done" and _is_touched(store, newest)):
-                return newest
+        if again := _to_redo(store, mine):
+            return again[0]
+        for name in reversed(mine):  # of the older ones, those that an erasure has begun again
+            state = progress_of(name, cycle_events(store, name)).state
+            if state not in {"done", "ended"} and (name == mine[-1] or _redone(store, name)):
+                return name
+            if name == mine[-1] and state == "done" and _is_touched(store, name):
+                return name
     return next(name for number in count(1) if (name := f"{ROUND if online else 'cycle'}{number}") not in names)
 
 
 def _is_touched(store: Store, cycle: str) -> bool:
     """Whether an erasure has reached what a cycle learnt from since its data was made."""
-    data = [event for event in cycle_events(store, cycle) if event.step == FIRST_STEP and event.event == "done"]
-    return bool(data) and redo_number(store, cycle) > int(data[-1].outputs.get("redo") or 0)
+    return redo_number(store, cycle) > _redone(store, cycle)
+
+
+def _redone(store: Store, cycle: str) -> int:
+    """How often its data was made again, or found to be empty, after an erasure."""
+    made = [event for event in cycle_events(store, cycle) if event.step == FIRST_STEP and event.event in ("done", "ended")]
+    return int(made[-1].outputs.get("redo") or 0) if made else 0
+
+
+def _to_redo(store: Store, cycles: list[str]) -> list[str]:
+    """Cycles that an erasure has touched and that made a version with an alias, or one that answers; oldest first."""
+    used = {change.version for change in registry.current(store, store.settings.registry.model).values()}
+    used |= {route.version for arm in ARMS if (route := live_route(store, arm)) is not None}
+    return [
+        name
+        for name in cycles
+        if used & {event.outputs.get("version") for event in cycle_events(store, name) if event.step == "register"} - {None}
+        and _is_touched(store, name)
+    ]
 
 
 def _show_plan(settings: Settings, config: CycleConfig, *, json_: bool) -> None:
@@ -213,7 +239,7 @@ def _show_plan(settings: Settings, config: CycleConfig, *, json_: bool) -> None:
         ("step", "state", "what", "cost"), [tuple(row.values()) for row in rows], title=f"{config.name}: what a run would do"
     )
     ui.say("Nothing was done.")
-    ui.next_step("loop run")
+    ui.next_step(run_command(config.name))
 
 
 def _show(progress: CycleProgress, *, json_: bool, touched: bool = False) -> None:
@@ -228,7 +254,7 @@ def _show(progress: CycleProgress, *, json_: bool, touched: bool = False) -> Non
     )
     if touched:
         ui.say("An erasure has reached what it learnt from: the next run begins it again, without the erased rows.")
-        ui.next_step(f"loop run --name {progress.cycle}")
+        ui.next_step(run_command(progress.cycle, named=True))
     elif progress.command:
         ui.next_step(progress.command)
 

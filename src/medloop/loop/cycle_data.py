@@ -67,7 +67,7 @@ def make_data(settings: Settings, store: Store, config: CycleConfig) -> Outputs 
     made: Outputs = {"dataset": folder.relative_to(settings.home).as_posix(), "sha256": folder_sha256(folder)}
     mix = _make_mix(store, config, known)
     if isinstance(mix, Ends):
-        return mix
+        return Ends(mix.reason, {"redo": redo} if redo else {})
     if any(step.stage in ("PPO", "GRPO", "IRS") for step in config.trainings):
         make_prompts(settings.workspace, count=config.prompts, high_risk=config.high_risk, seed=settings.seed)
     return {**made, **mix, "queued": queued, **counts, "serving": serving, **({"redo": redo} if redo else {})}

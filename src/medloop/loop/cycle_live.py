@@ -17,14 +17,16 @@ from medloop.experiment.plan import make_plan
 from medloop.loop import experiment as live
 from medloop.loop.cycle_config import CycleConfig, ExperimentStep
 from medloop.loop.cycle_data import experiment_name
-from medloop.loop.deploy import DeployRefusedError, deploy_alias, open_fleet
+from medloop.loop.deploy import DeployRefusedError, block_refusal, deploy_alias, open_fleet
 from medloop.loop.workflow import Ends, Known, Outputs, Step, Waits, after
 from medloop.registry.promote import demote_in, holder, promote_in
 from medloop.store.audit_trail import actor
 from medloop.store.db import Store
-from medloop.store.records import experiments
+from medloop.store.records import experiments, registry
+from medloop.store.records.cycles import cycle_events
 from medloop.store.records.experiments import ExperimentStateError, StoredExperiment
 from medloop.store.records.registry import PromotionRefusedError
+from medloop.store.records.routes import live_route
 
 WORDS = {
     "not_better": "It is not better than the champion",
@@ -52,18 +54,44 @@ def live_steps(store: Store, config: CycleConfig) -> list[Step]:
     return steps
 
 
-def _promote(store: Store, config: CycleConfig, known: Known) -> Outputs | Waits:
+def _promote(store: Store, config: CycleConfig, known: Known) -> Outputs | Waits | Ends:
     """The alias of the settings; before an experiment the version is the challenger, if there is a champion."""
     version = int(known.text("register", "version"))
     alias: Alias = config.alias
     if config.experiment is not None:
         champion = holder(store, "champion")
         alias = "champion" if champion is None or champion.record.version == version else "challenger"
+    if not _holds(store, version, alias) and _had(store, config.name, version, alias):
+        return Ends(f"Version {version} is not the {alias} any more, so it was not promoted again.")
+    return _give(store, version, alias) or {"version": version, "alias": alias}
+
+
+def _holds(store: Store, version: int, alias: Alias) -> bool:
+    stored = holder(store, alias)
+    return stored is not None and stored.record.version == version
+
+
+def _had(store: Store, cycle: str, version: int, alias: Alias) -> bool:
+    """Whether it has got the alias since this step began: a process that died gave it, and somebody has taken it away."""
+    events = [event for event in cycle_events(store, cycle) if event.step == "promote"]
+    ends = [at for at, event in enumerate(events) if event.event in ("done", "ended")]
+    since = events[ends[-1] + 1 if ends else 0].timestamp
+    return any(
+        change.version == version and change.alias in (alias, "champion") and change.timestamp >= since
+        for change in registry.history(store, store.settings.registry.model)
+    )
+
+
+def _give(store: Store, version: int, alias: Alias, reason: str = "") -> Waits | None:
+    """The alias for a version that nobody has rolled back, or why it has to wait; one that it has stays as it is."""
+    stored = registry.get_version(store, store.settings.registry.model, version)
+    if not _holds(store, version, alias) and (refusal := block_refusal(store, stored)):
+        return Waits(f"{stored.record.label} cannot be the {alias}: {refusal}", f"registry show {version}")
     try:
-        promote_in(store, version, actor=actor(), alias=alias)
+        promote_in(store, version, actor=actor(), alias=alias, reason=reason)
     except PromotionRefusedError as refused:  # an incident was opened since, or an erasure touched the data
         return Waits(str(refused), f"registry show {version}")
-    return {"version": version, "alias": alias}
+    return None
 
 
 def _deploy(store: Store, known: Known) -> Outputs | Waits | Ends:
@@ -82,6 +110,9 @@ def _bring_live(store: Store, version: int, alias: Alias) -> Outputs | Waits | E
             if not any(observe(server).is_up for server in fleet.servers):
                 return Waits("No model server answers.", "deploy status")
             if alias == "challenger":
+                champion, route = holder(store, "champion"), live_route(store)
+                if champion is not None and route is not None and route.version != champion.record.version:
+                    return Waits(f"The champion is not the version that answers ({route.served_name}).", "deploy")
                 deploy_alias(fleet, "champion", actor=actor())  # nothing changes where it answers already
             outcome = deploy_alias(fleet, alias, actor=actor())
     except CanaryFailedError as failed:
@@ -149,12 +180,16 @@ def _lost(store: Store, version: int, name: str, verdict: ExperimentVerdict | No
 
 
 def _adopt(store: Store, is_deployed: bool, known: Known) -> Outputs | Waits | Ends:
-    """The challenger becomes the champion, and answers everybody where model servers are known."""
+    """The challenger becomes the champion, and answers everybody where model servers are known.
+
+    What people did since is not undone: a version that is neither of the two any more stays as it is.
+    """
     version = int(known.text("promote", "version"))
-    try:
-        promote_in(store, version, actor=actor(), alias="champion", reason="better in its experiment")
-    except PromotionRefusedError as refused:
-        return Waits(str(refused), f"registry show {version}")
+    if not _holds(store, version, "champion"):
+        if not _holds(store, version, "challenger"):
+            return Ends(f"Version {version} is not the challenger any more, so it did not become the champion.")
+        if waits := _give(store, version, "champion", "better in its experiment"):
+            return waits
     if not is_deployed:
         return {"version": version, "alias": "champion"}
     return _bring_live(store, version, "champion")

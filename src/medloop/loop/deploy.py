@@ -135,11 +135,17 @@ def live_refusal(store: Store, stored: StoredVersion, alias: Champion) -> str | 
     change = registry.current(store, record.model).get(alias)
     if change is None or change.version != record.version:
         return f"It is not the {alias} any more. Promote it first: medloop registry promote {record.version}"
-    if block := log.block_of(store, record.artifact):
-        why = f": {block.reason.rstrip('.')}" if block.reason else ""
-        day = f"{block.timestamp:%Y-%m-%d}"
-        return f"It was rolled back on {day}{why}. A person clears it with: medloop deploy clear {record.version}"
-    return promotion_refusal(store, record.artifact)
+    return block_refusal(store, stored) or promotion_refusal(store, record.artifact)
+
+
+def block_refusal(store: Store, stored: StoredVersion) -> str | None:
+    """When and why a version was rolled back, if nobody has cleared it since."""
+    block = log.block_of(store, stored.record.artifact)
+    if block is None:
+        return None
+    why = f": {block.reason.rstrip('.')}" if block.reason else ""
+    day = f"{block.timestamp:%Y-%m-%d}"
+    return f"It was rolled back on {day}{why}. A person clears it with: medloop deploy clear {stored.record.version}"
 
 
 def _copied_target(fleet: Fleet, stored: StoredVersion) -> Target:

@@ -34,7 +34,7 @@ UNDER_TRIAGE = ("under_triage", "undertriage", "emergency_missed")  # metrics, t
 # The stage of a step of a cycle (cycle.py); a training's name begins with train-.
 STEP_STAGES: dict[str, StageName] = {
     "data": "data", "evaluate": "evaluate", "gate": "gate", "sign-off": "sign_off", "register": "register",
-    "promote": "register", "deploy": "deploy", "experiment": "experiment",
+    "promote": "register", "deploy": "deploy", "experiment": "experiment", "adopt": "deploy",
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from medloop.store.records.cycles import add_cycle_event, cycle_events
 
 Outputs = dict[str, Fact]
 LOCK_NAME = ".loop.lock"
+ROUND = "online"  # how names of rounds of online learning begin
 PLAN = "plan"  # the event that names the steps of a cycle, in order
 CycleState = Literal["running", "waiting", "ended", "done", "failed"]
 
@@ -99,6 +100,11 @@ class CycleProgress:
     @property
     def command(self) -> str:
         return self.at.command if self.at else ""
+
+
+def run_command(cycle: str, *, named: bool = False) -> str:
+    """The command that goes on with a cycle: the newest of its kind, or the one of this name."""
+    return "loop run" + (f" --name {cycle}" if named else "") + (" --online" if cycle.startswith(ROUND) else "")
 
 
 def after(own: Mapping[str, Any], *steps: str) -> Callable[[Known], Mapping[str, Any]]:

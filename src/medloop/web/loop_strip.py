@@ -8,6 +8,7 @@ from medloop.contracts.evaluation import Interval
 from medloop.jobs import queue
 from medloop.jobs.job_row import TRIGGER
 from medloop.loop.standing import LoopStanding, RunCounts, SafetyStanding, StageStanding, StageState, loop_standing
+from medloop.loop.workflow import run_command
 from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.records.gates import refusal_parts
@@ -133,7 +134,7 @@ def _cycle(standing: LoopStanding, t: Translator) -> tuple[str, str, str]:
     stage = t(f"loop_stage_{standing.at}") if standing.at else ""
     text = t(f"loop_cycle_{cycle.state}", name=cycle.cycle, stage=stage)
     looks = {"running": "info", "waiting": "warning", "failed": "bad", "ended": "none", "done": "good"}
-    return text, "loop run" if cycle.state in ("waiting", "failed", "running") else "", looks[cycle.state]
+    return text, run_command(cycle.cycle) if cycle.state in ("waiting", "failed", "running") else "", looks[cycle.state]
 
 
 def _safety(safety: SafetyStanding, role: str, t: Translator) -> Iterator[SafetyTile]:
