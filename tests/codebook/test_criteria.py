@@ -138,8 +138,9 @@ def test_any_clinician_stands_in_for_an_author_who_is_gone(store, people):
 
 def test_what_only_a_teacher_can_grade_is_missing_not_zero(store, settings, people):
     source = correction(
-        store, "Is green tea good?", "Yes.", "Yes, yes.", recorded_by=people["dr.li"], reason="Say how much a day."
-    )
+        store, "Is green tea good?", "Yes.", "Yes, yes.", recorded_by=people["dr.li"], reason="Say how much a day.",
+        consent=("training", "evaluation", "teacher"),
+    )  # fmt: skip
     [row] = draft_from(store, source, actor="test")
     assert row.content.detector is None and row.text == "Say how much a day."
     criteria.accept(store, row.criterion_id, by=people["dr.li"])

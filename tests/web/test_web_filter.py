@@ -6,6 +6,7 @@ import re
 
 from web_world import BAD, trace
 
+from medloop.api.limits import RateLimiter
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.loop.feedback import build_from_feedback
 from medloop.store.records import crud, users
@@ -35,3 +36,10 @@ def test_an_engineer_counts_by_a_tree_and_sees_the_way_to_the_dataset(store, bro
     zh = browse("engineer").get(f"/web/filter?{ASKED}", headers={"Accept-Language": "zh"}).text
     assert "9 条记录中有 6 条符合" in zh and "从轨迹到数据集" in zh
     assert browse("clinician").get("/web/filter").status_code == 403
+
+
+def test_counts_have_a_rate_and_the_page_alone_has_none(app, browse, monkeypatch) -> None:
+    engineer = browse("engineer")
+    monkeypatch.setattr(app.state, "rate_limiter", RateLimiter(0.5, clock=lambda: 0.0))
+    assert [engineer.get(f"/web/filter?{ASKED}&part=count").status_code for _ in range(2)] == [200, 429]
+    assert engineer.get("/web/filter").status_code == 200

@@ -99,6 +99,7 @@ def show(criterion: CriterionId, json_: ui.AsJson = False) -> None:
     """
     with open_store(ui.settings()) as store:
         found, names = criteria.get_criterion(store, criterion), users.names(store)
+        decides = criteria.may_decide(store, found, found.author)
     if json_:
         ui.say_json(found.model_dump(mode="json", exclude_none=True))
         return
@@ -112,8 +113,10 @@ def show(criterion: CriterionId, json_: ui.AsJson = False) -> None:
     ui.say(f"  From: {found.correction_id} by {author}; written by the {found.maker}")
     if found.reviewer:
         ui.say(f"  Decided by {names.get(found.reviewer, found.reviewer)}")
-    if found.state == "draft":
+    if found.state == "draft" and decides:
         ui.next_step(f"rubric accept {found.criterion_id} --user {author}", "The author of the correction accepts it with:")
+    elif found.state == "draft":
+        ui.next_step(f"rubric accept {found.criterion_id} --user CLINICIAN", "Any clinician accepts it with:")
 
 
 @rubric_app.command("accept")

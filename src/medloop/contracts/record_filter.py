@@ -13,8 +13,9 @@ and then one of them is enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -39,6 +40,17 @@ class FilterTree(Contract):
     one_of: tuple[Word, ...] | None = Field(None, min_length=1, max_length=50)
     at_least: float | Word | None = None
     at_most: float | Word | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words_of_yaml(cls, values: Any) -> Any:
+        """YAML reads yes, no and 2026-11-18 without quotes as truth values and a date; here they are words."""
+        if not isinstance(values, Mapping):
+            return values
+        read = {name: _as_word(values[name]) for name in ("equals", "at_least", "at_most") if name in values}
+        if isinstance(values.get("one_of"), list):
+            read["one_of"] = [_as_word(value) for value in values["one_of"]]
+        return {**values, **read}
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> FilterTree:
@@ -101,6 +113,12 @@ class FilterTree(Contract):
             return value == self.equals
         above = self.at_least is None or value >= self.at_least  # type: ignore[operator]
         return above and (self.at_most is None or value <= self.at_most)  # type: ignore[operator]
+
+
+def _as_word(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value.isoformat() if type(value) is date else value
 
 
 def is_number(field: str) -> bool:

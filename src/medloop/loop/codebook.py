@@ -35,6 +35,7 @@ from medloop.store.records.audited_read import get_audited
 from medloop.store.tables import rlhf_corrections, rlhf_feedback
 
 PURPOSE = "codebook"
+WAITS = "it waits in quarantine"
 LOOK_S = 0.25  # how long a look at the codebook counts
 Reflector = Callable[[CorrectedAnswer], EntryText | None]  # a teacher's words, or None where it has none
 
@@ -104,17 +105,21 @@ def propose_new(
     `reflector` writes the rules of corrections that a teacher may read; `embed` finds rules that say the same in other words.
     """
     after = 0 if everything else codebook_votes.cursor(store).proposed_row
-    proposals, last = Proposals(), after
+    proposals, last, waiting = Proposals(), after, None
     while page := crud.page(store, Correction, after=last):
         known = {
             name for entry in codebook.by_evidence(store, [record.correction_id for _, record in page]) for name in entry.evidence
         }
-        for last, record in page:  # noqa: B007
+        for last, record in page:
             if record.correction_id in known:
                 proposals.known += 1
-                continue
-            _propose(store, record.correction_id, proposals, actor, reflector, embed)
-    codebook_votes.move_cursor(store, proposed_row=max(last, codebook_votes.cursor(store).proposed_row))
+            elif unusable(store, record) == WAITS:  # the next look begins with it
+                waiting = last if waiting is None else waiting
+                proposals.skip(WAITS)
+            else:
+                _propose(store, record.correction_id, proposals, actor, reflector, embed)
+    seen = max(last, codebook_votes.cursor(store).proposed_row) if waiting is None else waiting - 1
+    codebook_votes.move_cursor(store, proposed_row=seen)
     return proposals
 
 
@@ -141,7 +146,8 @@ def _propose(
     corrected = corrected_answer(record)
     if corrected is None:
         return proposals.skip("its text may identify a person")
-    draft = (reflector(corrected) if reflector and "teacher" in record.consent else None) or reflect(corrected)
+    may_leave = Register.of(store).covers(record, "teacher")
+    draft = (reflector(corrected) if reflector and may_leave else None) or reflect(corrected)
     author = record.clinician_id or record.recorded_by or actor
     proposals.entries.append(add_draft(store, draft, evidence=(correction_id,), author=author, actor=actor, embed=embed))
     return None
@@ -159,7 +165,9 @@ def unusable(store: Store, record: Correction | Feedback) -> str | None:
         return "it was replaced or taken back"
     held = {entry.record_id: entry.state for entry in quarantine.list_held(store, None)}
     states = {held.get(name, "released") for name in (record_id, record.trace_id or record_id)}
-    return None if states == {"released"} else "it waits in quarantine"
+    if "refused" in states:
+        return "it was refused in quarantine"
+    return WAITS if "waiting" in states else None
 
 
 def corrected_answer(record: Correction) -> CorrectedAnswer | None:

@@ -16,6 +16,7 @@ from medloop.errors import InputError
 from medloop.loop.codebook import PURPOSE, Proposals, add_draft, corrected_answer, unusable
 from medloop.loop.codebook_effects import helps
 from medloop.loop.codebook_trial import Answerer, try_entry
+from medloop.privacy.consent import Register
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.disposition import disposition
@@ -79,8 +80,9 @@ def propose_prompt(store: Store, *, actor: str, author: str, writer: PromptWrite
     usable = [record for record in records if unusable(store, record) is None]
     corrections = {record.correction_id: one for record in usable if (one := corrected_answer(record)) is not None}
     current = next((entry.text for entry in codebook.live(store).entries if entry.kind == "prompt"), "")
+    register = Register.of(store)
     may_leave = [corrections[record.correction_id] for record in usable
-                 if "teacher" in record.consent and record.correction_id in corrections]  # fmt: skip
+                 if register.covers(record, "teacher") and record.correction_id in corrections]  # fmt: skip
     draft = writer(current, may_leave) if writer and may_leave else None
     draft = draft or optimised_prompt(current, list(corrections.values()))
     if draft is None:

@@ -7,7 +7,8 @@
     criteria_part(settings)                            # the given part `criteria` of a reward
 
 Texts pass the scrubber first. A correction in quarantine, replaced, taken back or erased gives no criteria, and its criteria are
-not used any more; evaluation needs its consent for evaluation, the reward that for training.
+not used any more; evaluation needs its consent for evaluation, the reward that for training, and what a teacher reads that for
+the teacher.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ from medloop.evaluate.suites.rubric import METRICS, Rubric
 from medloop.evaluate.suites.rubric_cases import RubricCase, RubricCriterion
 from medloop.knobs import did_you_mean, problem_text
 from medloop.lexicon.language import detect_language
-from medloop.loop.codebook import clean_text, corrected_answer
+from medloop.loop.codebook import WAITS, clean_text, corrected_answer
 from medloop.loop.safety_suites import DETECTORS, detect, rubric_of
 from medloop.loop.teacher_writer import TeacherWriter
 from medloop.privacy.consent import Register
@@ -50,6 +51,7 @@ from medloop.store.tables import rlhf_corrections
 
 PURPOSE = "rubrics"
 NAME = "corrections"  # of `--suite rubric=corrections`
+NOBODY = "unknown"  # author of a correction that nobody signed; no user has this id
 USES: tuple[Purpose, ...] = ("evaluation", "training")
 BY_CASE: tuple[SuiteMetric, ...] = tuple(metric.model_copy(update={"by_case": True}) for metric in METRICS)
 
@@ -85,27 +87,39 @@ class CorrectionStates:
             return "it allows neither evaluation nor training" if len(uses) > 1 else f"it does not allow {uses[0]}"
         if record.correction_id in self.gone:
             return "it was replaced or taken back"
-        if record.correction_id in self.held or record.trace_id in self.held:
-            return "it waits in quarantine"
-        return None
+        states = {self.held.get(name) for name in (record.correction_id, record.trace_id or "")}
+        if "refused" in states:
+            return "it was refused in quarantine"
+        return WAITS if "waiting" in states else None
 
 
 # Drafts
 
 
 def draft_new(store: Store, *, actor: str, everything: bool = False, writer: TeacherWriter | None = None) -> Drafts:
-    """Drafts from the corrections since the last look, or from all that have none yet."""
+    """Drafts from the corrections since the last look, or from all that have none yet.
+
+    `writer` also adds to those that have only drafts of the detectors, which nobody decided about.
+    """
     last = 0 if everything else codebook_votes.cursor(store).criteria_row
-    drafts, known, states = Drafts(), criteria.known_corrections(store), None
+    drafts, known, states, waiting = Drafts(), criteria.known_corrections(store), None, None
+    untouched = criteria.untouched_corrections(store) if writer is not None else []
     while page := crud.page(store, Correction, after=last):
         states = states or CorrectionStates.of(store)
-        for last, record in page:  # noqa: B007
+        for last, record in page:
             if record.correction_id in known:
                 drafts.known += 1
+            elif states.why_not(record) == WAITS:  # the next look begins with it
+                waiting = last if waiting is None else waiting
+                drafts.skip(WAITS)
             else:
                 _draft(store, record.correction_id, drafts, states, actor, writer)
     if states is not None:
-        codebook_votes.move_cursor(store, criteria_row=max(last, codebook_votes.cursor(store).criteria_row))
+        seen = max(last, codebook_votes.cursor(store).criteria_row) if waiting is None else waiting - 1
+        codebook_votes.move_cursor(store, criteria_row=seen)
+    for correction_id in untouched:
+        states = states or CorrectionStates.of(store)
+        _draft(store, correction_id, drafts, states, actor, writer)
     return drafts
 
 
@@ -113,12 +127,13 @@ def draft_from(
     store: Store, correction_id: str, *, actor: str, writer: TeacherWriter | None = None
 ) -> list[CorrectionCriterion]:  # fmt: skip
     """The drafts from one correction; InputError says why it gives none."""
-    if correction_id in criteria.known_corrections(store):
+    untouched = writer is not None and correction_id in criteria.untouched_corrections(store)
+    if correction_id in criteria.known_corrections(store) and not untouched:
         raise InputError(f"{correction_id} has criteria already", criteria.LIST)
     drafts = Drafts()
     _draft(store, correction_id, drafts, CorrectionStates.of(store), actor, writer)
     if not drafts.criteria:
-        why = next(iter(drafts.unusable), "it was not found")
+        why = next(iter(drafts.unusable), "the teacher adds none to those that it has")
         raise InputError(f"{correction_id} gives no criterion: {why}", "Correct the answer again, with a reason")
     return drafts.criteria
 
@@ -136,12 +151,15 @@ def _draft(
         return drafts.skip("its text may identify a person")
     question = " ".join(corrected.question.split())
     scope = strata_of(question)[0]
-    found: list[tuple[DraftCriterion, CriterionMaker]] = [(draft, "template") for draft in drafted(corrected, scope)]
-    if writer is not None and "teacher" in record.consent:
-        found += [(draft, "teacher") for draft in writer.criteria(corrected, [draft.text for draft, _ in found])]
-    if not found:
+    known = [row.text for row in criteria.list_criteria(store, correction_ids=[correction_id])]
+    found: list[tuple[DraftCriterion, CriterionMaker]] = []
+    if not known:
+        found += [(draft, "template") for draft in drafted(corrected, scope)]
+    if writer is not None and states.register.covers(record, "teacher"):
+        found += [(draft, "teacher") for draft in writer.criteria(corrected, known or [draft.text for draft, _ in found])]
+    if not found and not known:
         return drafts.skip("the detectors see no difference, and it has no reason")
-    author = record.clinician_id or record.recorded_by or actor
+    author = record.clinician_id or record.recorded_by or NOBODY
     language = "zh" if detect_language(question) in ("zh", "mixed") else "en"
     made = [
         CorrectionCriterion(
@@ -195,7 +213,10 @@ def checked_detector(name: str) -> str:
 
 
 def accepted_cases(store: Store, use: Purpose, *, actor: str) -> list[RubricCase]:
-    """The corrections with accepted criteria that may be used, as cases of the rubric suite; the oldest first."""
+    """The corrections with accepted criteria that may be used, as cases of the rubric suite; the oldest first.
+
+    A suite sends what no detector checks to the teacher: for evaluation such a criterion needs consent for the teacher too.
+    """
     by_correction: dict[str, list[CorrectionCriterion]] = {}
     for criterion in reversed(criteria.list_criteria(store, state="accepted")):
         by_correction.setdefault(criterion.correction_id, []).append(criterion)
@@ -203,8 +224,14 @@ def accepted_cases(store: Store, use: Purpose, *, actor: str) -> list[RubricCase
         return []
     states = CorrectionStates.of(store)
     records = read_by_ids(store, Correction, list(by_correction), actor=actor, purpose=PURPOSE)
-    usable = {record.correction_id for record in records if states.why_not(record, (use,)) is None}
-    return [_case(name, rows) for name, rows in by_correction.items() if name in usable]
+    usable = {record.correction_id: record for record in records if states.why_not(record, (use,)) is None}
+    may_leave = {name for name, record in usable.items() if use != "evaluation" or states.register.covers(record, "teacher")}
+    kept = {
+        name: [row for row in rows if row.content.detector is not None or name in may_leave]
+        for name, rows in by_correction.items()
+        if name in usable
+    }
+    return [_case(name, rows) for name, rows in kept.items() if rows]
 
 
 def _case(correction_id: str, rows: Sequence[CorrectionCriterion]) -> RubricCase:

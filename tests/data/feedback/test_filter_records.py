@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
+from medloop.api.limits import RateLimiter
 from medloop.contracts import Conversation, Correction, Feedback, Message, Preference, Trace
 from medloop.contracts.record_filter import FilterTree
 from medloop.data.feedback.filter_records import count_fitting
@@ -110,6 +112,19 @@ def test_a_tree_that_means_nothing_is_refused(tree: dict[str, Any]) -> None:
         FilterTree.model_validate(tree)
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("{field: liked, equals: no}", {"equals": "no"}),
+        ("{field: critical, one_of: [yes, no]}", {"one_of": ("yes", "no")}),
+        ("{field: day, at_least: 2026-11-01, at_most: 2026-11-18}", {"at_least": "2026-11-01", "at_most": "2026-11-18"}),
+    ],
+)
+def test_words_of_yaml_need_no_quotes(text: str, read: dict[str, Any]) -> None:
+    tree = FilterTree.model_validate({"all": [yaml.safe_load(text)]})
+    assert tree.parts[0].model_dump(exclude_none=True, exclude={"field"}) == read
+
+
 def test_a_dataset_is_built_from_what_fits_and_the_next_step_runs(home: Path, tmp_path: Path, command_line) -> None:
     file = tmp_path / "urgent-zh.yaml"
     file.write_text("all:\n  - {field: language, equals: zh}\n  - {field: kind, equals: correction}\n", encoding="utf-8")
@@ -138,3 +153,5 @@ def test_the_count_over_http_is_for_engineers(home: Path, store: Store) -> None:
         assert ask("eve", {"field": "stratum", "equals": "emergency"}).json()["fitting"] == 2
         assert ask("dr.wu", {"field": "stratum", "equals": "emergency"}).status_code == 403
         assert ask("eve", {"field": "password__startswith", "equals": "a"}).status_code == 422
+        client.app.state.rate_limiter = RateLimiter(0.5, clock=lambda: 0.0)  # type: ignore[attr-defined]
+        assert [ask("eve", {"field": "kind", "equals": "rating"}).status_code for _ in range(2)] == [200, 429]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from medloop.api.deps import store_of
+from medloop.api.deps import check_rate, store_of
 from medloop.api.policy import Caller, allow
 from medloop.api.task_jobs import FILED, FULL, JobOut, Wait, filed, job_fields, look, place_of
 from medloop.contracts.feedback import Purpose
@@ -204,6 +204,7 @@ def build(body: BuildBody, request: Request, response: Response, caller: Enginee
 @router.post("/data/filter")
 def count_filtered(body: FilterTree, request: Request, caller: Engineer) -> FilterOut:
     """How many records fit a filter; the same tree is the setting `filter` of a build. No text is returned."""
+    check_rate(request, caller)
     return FilterOut.model_validate(asdict(count_fitting(store_of(request), body, actor=caller.user_id)))
 
 

@@ -5,8 +5,8 @@
     edit(store, "crit_…", by="usr_1", points=5.0)                    # a new criterion in place of this one, accepted
     drop(store, "crit_…", by="usr_1")
 
-The author of the correction decides; where nobody of this workspace wrote it, or their account is closed, any clinician. Rows are
-added and change their state, never their words. The audit log has ids and numbers, no words.
+The author of the correction decides; where nobody of this workspace wrote it, their account is closed, or their role is none of
+REVIEWERS, any clinician. Rows are added and change their state, never their words. The audit log has ids and numbers, no words.
 """
 
 import json
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Connection, Row, Select, insert, or_, select, update
 
 from medloop.contracts import AuditEvent, CorrectionCriterion, CriterionText, utc_now, uuid7
 from medloop.contracts.criterion import CriterionState
@@ -71,6 +71,19 @@ def known_corrections(store: Store) -> set[str]:
         return set(conn.execute(select(rubric_criteria.c.correction_id).distinct()).scalars())
 
 
+def untouched_corrections(store: Store) -> list[str]:
+    """The corrections that have only drafts of the detectors, which nobody decided about; oldest first."""
+    with store.read() as conn:
+        touched = _touched(conn)
+        every = conn.execute(select(rubric_criteria.c.correction_id).order_by(rubric_criteria.c.id)).scalars()
+        return [name for name in dict.fromkeys(every) if name not in touched]
+
+
+def _touched(conn: Connection) -> set[str]:
+    by_hand = or_(rubric_criteria.c.state != "draft", rubric_criteria.c.maker != "template")
+    return set(conn.execute(select(rubric_criteria.c.correction_id).where(by_hand)).scalars())
+
+
 def has_accepted(store: Store) -> bool:
     with store.read() as conn:
         accepted = select(rubric_criteria.c.id).where(rubric_criteria.c.state == "accepted")
@@ -90,10 +103,15 @@ def get_criterion(store: Store, name: str) -> CorrectionCriterion:
 
 
 def add_drafts(store: Store, drafts: Sequence[CorrectionCriterion], *, actor: str) -> list[CorrectionCriterion]:
-    """Add drafts in one transaction; a correction that has criteria by now gets no second set."""
+    """Add drafts in one transaction; a correction that has criteria by now gets no second set.
+
+    Only the teacher's may come later, beside drafts that nobody decided about.
+    """
     with store.write() as conn:
-        known = set(conn.execute(select(rubric_criteria.c.correction_id).distinct()).scalars())
-        new = [draft.model_copy(update={"state": "draft"}) for draft in drafts if draft.correction_id not in known]
+        known, touched = set(conn.execute(select(rubric_criteria.c.correction_id).distinct()).scalars()), _touched(conn)
+        late = {draft.correction_id for draft in drafts} - {draft.correction_id for draft in drafts if draft.maker == "template"}
+        closed = touched | (known - late)
+        new = [draft.model_copy(update={"state": "draft"}) for draft in drafts if draft.correction_id not in closed]
         for draft in new:
             _insert(store, conn, draft)
             _note(conn, actor, "rubric.draft", draft)
@@ -171,11 +189,9 @@ def _why_not(conn: Connection, user_id: str, criterion: CorrectionCriterion) -> 
     active = {name: row.role for name, row in people.items() if not row.disabled and row.requested_by is None}
     if user_id not in active:
         return "Only an active user of this workspace can do this"
-    if user_id == criterion.author:
-        return None
-    if criterion.author in active:
-        return "Somebody else wrote this correction"
-    return None if active[user_id] == STANDS_IN else f"Your role ({active[user_id]}) cannot decide about criteria"
+    if active.get(criterion.author) not in REVIEWERS:
+        return None if active[user_id] == STANDS_IN else f"Your role ({active[user_id]}) cannot decide about criteria"
+    return None if user_id == criterion.author else "Somebody else wrote this correction"
 
 
 def _insert(store: Store, conn: Connection, criterion: CorrectionCriterion) -> None:

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from medloop.api.deps import store_of
+from medloop.api.deps import check_rate, store_of
 from medloop.api.policy import Caller, allow
 from medloop.contracts.dataset import Stratum
 from medloop.contracts.record_filter import FilterTree, is_number
@@ -42,6 +42,8 @@ def filter_page(request: Request, caller: DataEngineer) -> Response:
     """The page; with `part=count` only the count, which the page asks for while its form changes."""
     t, store, given = translator_of(request), store_of(request), dict(request.query_params)
     tree, problem = _tree(given)
+    if tree is not None:
+        check_rate(request, caller)
     counts = count_fitting(store, tree, actor=caller.user_id) if tree is not None else None
     text = yaml.safe_dump(tree.model_dump(exclude_none=True, mode="json"), allow_unicode=True, sort_keys=False) if tree else ""
     context: dict[str, Any] = {"counts": counts, "tree": text, "problem": problem}

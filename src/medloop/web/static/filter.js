@@ -4,16 +4,22 @@ const WAIT_MS = 250;
 const form = document.getElementById("filter");
 const count = document.getElementById("count");
 let timer = 0;
-let asked = 0;
+let older = null;
 
 async function ask() {
-  const mine = ++asked;
+  older?.abort();
+  older = new AbortController();
+  const { signal } = older;
   const query = new URLSearchParams(new FormData(form));
   query.set("part", "count");
-  const response = await fetch(`${form.action}?${query}`, { credentials: "same-origin" });
-  if (!response.ok || mine !== asked) return;
-  const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  if (mine === asked) count.replaceChildren(...page.body.childNodes);
+  try {
+    const response = await fetch(`${form.action}?${query}`, { credentials: "same-origin", signal });
+    if (!response.ok) return;
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    if (!signal.aborted) count.replaceChildren(...page.body.childNodes);
+  } catch (error) {
+    if (error.name !== "AbortError") throw error;
+  }
 }
 
 form?.addEventListener("input", () => {
