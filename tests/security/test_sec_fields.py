@@ -13,7 +13,7 @@ from payloads import COLUMNS, RESERVED, SQL
 from sec_world import World, client_of
 
 from medloop.api import policy, request_filter
-from medloop.contracts import Feedback
+from medloop.contracts import Correction, Feedback
 from medloop.store.db import open_store
 from medloop.store.records import crud, users
 
@@ -179,7 +179,7 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
 # Id and time of a record are its sender's to give; `received` and `recorded_by` stay the server's.
 SENDERS_OWN = {
     "/api/v1/rlhf/feedback": {"feedback_id", "timestamp"}, "/api/v1/rlhf/preference": {"preference_id", "timestamp"},
-    "/api/v1/rlhf/correction": {"feedback_id", "timestamp"},
+    "/api/v1/rlhf/correction": {"correction_id", "feedback_id", "timestamp"},
 }  # fmt: skip
 
 
@@ -204,6 +204,17 @@ def test_a_given_id_neither_changes_nor_opens_the_record_of_another(world: World
     with open_store(world.settings) as store:
         stored = crud.get(store, Feedback, "fb_sec_given")
         assert stored is not None and stored.thumb == "up" and crud.get(store, Feedback, "fb_sec_other") is None
+
+
+def test_a_given_id_of_a_correction_neither_changes_nor_opens_that_of_another(world: World) -> None:
+    who, body = BODIES["/api/v1/rlhf/correction"]
+    mine = {**body, "correction_id": "co_sec_given"}
+    assert world.send("engineer", "POST", "/api/v1/rlhf/correction", json=mine).status_code == 201
+    for extra in ({}, {"golden": "another"}, {"supersedes": "co_sec_given", "correction_id": "co_sec_other"}):
+        assert world.send(who, "POST", "/api/v1/rlhf/correction", json={**mine, **extra}).status_code == 422
+    with open_store(world.settings) as store:
+        stored = crud.get(store, Correction, "co_sec_given")
+        assert stored is not None and stored.golden == "b" and crud.get(store, Correction, "co_sec_other") is None
 
 
 def test_forms_do_not_set_what_is_the_servers(world: World) -> None:

@@ -150,7 +150,7 @@ def test_undo_by_key_brings_the_sent_form_back_and_keeps_what_was_typed_for_the_
 def test_sending_is_always_in_view_and_on_a_desk_the_form_too(visit, fill, kind, size, locale):
     fill(item(kind, QUESTION, LONG, *([BAD] if kind == "compare" else []), raters=1))
     page = open_queue(visit, viewport=size, locale=locale)
-    page.mouse.move(200, 400)
+    page.mouse.move(size["width"] // 3, 400)  # over the conversation
     for _ in range(3):
         box, height = page.locator(".bar button").first.bounding_box(), size["height"]
         assert 0 <= box["y"] and box["y"] + box["height"] <= height, box

@@ -101,7 +101,7 @@ def test_two_people_close_an_incident_in_two_browsers(flagged, visit):
     second = visit("other", locale="en-GB")
     second.goto("/web/")
     second.get_by_role("link", name="Incidents that wait for a second person: 1").click()
-    second.get_by_role("link", name="View").click()
+    second.get_by_role("link", name="View", exact=True).click()
     assert BAD in second.inner_text("main") and "已加规则十二。" in second.inner_text("main")
     second.get_by_role("button", name="Confirm and close").click()
     second.wait_for_url("**?done=close")

@@ -147,11 +147,12 @@ def _safety(safety: SafetyStanding, role: str, t: Translator) -> Iterator[Safety
         t("safety_incidents"), f"{n:,}", "bad" if n else "good", t("safety_open") if n else t("safety_none_open"), text,
         link("incidents"),
     )  # fmt: skip
-    alarms = len(safety.alarms) + safety.drifting
-    text = t("safety_alarms_text", alarms=len(safety.alarms), drifting=safety.drifting) if alarms else ""
+    drifting = safety.drifting if role in MENU["trust"] else 0  # of the judges: told to those who can look
+    alarms = len(safety.alarms) + drifting
+    text = t("safety_alarms_text", alarms=len(safety.alarms), drifting=drifting) if alarms else ""
     yield SafetyTile(
         t("safety_alarms"), f"{alarms:,}", "bad" if alarms else "good", t("safety_standing") if alarms else t("safety_quiet"),
-        text, link("deployments") if safety.alarms or not safety.drifting else link("trust"),
+        text, link("deployments") if safety.alarms or not drifting else link("trust"),
     )  # fmt: skip
     yield _live(safety, t, link("gate", f"/web/gate/{safety.gate.content_id()}") if safety.gate else link("deployments"))
     yield _probe(safety, t, link("gate", f"/web/gate/{safety.gate.content_id()}") if safety.gate else link("gate"))
