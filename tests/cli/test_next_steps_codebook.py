@@ -4,42 +4,15 @@ import json
 import re
 
 import pytest
-from typer.testing import CliRunner
-
-from medloop.cli import app
-from medloop.contracts import Correction
-from medloop.loop.workspace import init_workspace
-from medloop.settings import Settings
-from medloop.store.db import open_store
-from medloop.store.records import crud, users
-
-PASSWORD = "correct horse battery"
+from corrected_clinic import corrected_clinic
 
 
 @pytest.fixture
 def clinic(tmp_path, monkeypatch):
-    monkeypatch.setattr("medloop.store.passwords.COST", 2**4)
-    home = tmp_path / "clinic"
-    init_workspace(home)
-    with open_store(Settings(home=home)) as store:
-        for name, role in (("dr.li", "clinician"), ("dr.wu", "clinician"), ("dr.ma", "clinician")):
-            users.add_user(store, name, role, password=PASSWORD, actor="test")
-        author = users.get_user(store, "dr.li").user_id
-        record = Correction(
-            prompt="我爸刚才嘴角突然歪了，说话也不清楚，怎么办？", original="休息一下就好。", golden="这可能是中风，请立即拨打120送急诊。",
-            consent=("training",), recorded_by=author,
-        )  # fmt: skip
-        crud.add(store, [record], actor="test")
-    monkeypatch.chdir(home)
-
-    def run(line: str, ok: bool = True) -> str:
-        import shlex
-
-        result = CliRunner().invoke(app, shlex.split(line), input=f"{PASSWORD}\n")
-        assert (result.exception is None) is ok, f"{line}: {result.output} {result.exception!r}"
-        return result.output
-
-    return run
+    clinicians = ("dr.li", "dr.wu", "dr.ma")
+    return corrected_clinic(
+        tmp_path / "clinic", monkeypatch, clinicians=clinicians, original="休息一下就好。", consent=("training",)
+    )
 
 
 def next_of(output: str) -> str:
