@@ -32,16 +32,13 @@ def make_plan(store: Store, request: ErasureRequest, actor: str) -> Planned | No
     note(store, actor, "erasure.read", subject or request.records[0], rows=sum(map(len, record_ids.values())))
     linked = {name: set(ids) for name, ids in record_ids.items()}
     record_ids |= {name: ids for name, ids in erasing.find_derived(store, record_ids).items() if ids}
-    words = _words(store, record_ids)
-    copies, shared = _copies(store, record_ids, words, subject)
-    if copies:
-        for name, ids in copies.items():
-            record_ids.setdefault(name, set()).update(ids)
-        words = _words(store, record_ids)
+    copies, shared = _copies(store, record_ids, subject)
+    for name, ids in copies.items():
+        record_ids.setdefault(name, set()).update(ids)
     plan = ErasurePlan(
         erasure_id=f"er_{uuid7()}", subject=subject, asked=request.records, reason=request.reason.strip(), actor=actor,
         keep_jobs=request.keep_jobs, started=utc_now(), approved_by=request.approved_by, request_id=request.request_id,
-        words=_own(store, record_ids, words), shared=shared,
+        words=own_words(store, record_ids), shared=shared,
         **stored_parts(store, record_ids),
     )  # fmt: skip
     return Planned(plan, evidence.foreign_records(store, linked, copies, subject, request.records))
@@ -81,37 +78,55 @@ def _words(store: Store, ids: dict[str, set[str]]) -> list[tuple[str, bool]]:
     return list(words)
 
 
-def own_words(store: Store, ids: dict[str, set[str]]) -> tuple[tuple[str, bool], ...]:
-    return _own(store, ids, _words(store, ids))
+def own_words(store: Store, ids: erasing.RecordIds) -> tuple[tuple[str, bool], ...]:
+    """What a search must not find again. Of derived rows only what no remaining row has: phrases of medloop are in many."""
+    source, derived = _by_origin(ids)
+    words = _not_in(store, ids, _words(store, source), erasing.SOURCE_TABLES)
+    return tuple(dict.fromkeys([*words, *_not_in(store, ids, _words(store, derived), None)]))
 
 
-def _own(store: Store, ids: dict[str, set[str]], words: list[tuple[str, bool]]) -> tuple[tuple[str, bool], ...]:
-    """The words that no remaining record contains. The rest of a text may be shared, too, so repeat until nothing changes."""
+def _by_origin(ids: erasing.RecordIds) -> tuple[erasing.RecordIds, erasing.RecordIds]:
+    source = {name: table_ids for name, table_ids in ids.items() if name in erasing.SOURCE_TABLES}
+    return source, {name: table_ids for name, table_ids in ids.items() if name not in source}
+
+
+def _not_in(
+    store: Store, ids: erasing.RecordIds, words: list[tuple[str, bool]], tables: tuple[str, ...] | None
+) -> tuple[tuple[str, bool], ...]:
+    """The words that no remaining row of these tables contains. The rest of a text may be shared, too, so repeat until
+    nothing changes."""
     needles, before = needles_of(words), None
     while needles is not before:
         before = needles
-        needles = before.without(text.value for text in erasing.other_texts(store, ids, erasing.SOURCE_TABLES))
+        needles = before.without(text.value for text in erasing.other_texts(store, ids, tables))
     return tuple((text.text, text.authored) for text in needles.words)
 
 
-def _copies(
-    store: Store, ids: dict[str, set[str]], words: list[tuple[str, bool]], subject: str | None
-) -> tuple[dict[str, set[str]], int]:
-    """Other rows that hold these words: derived rows are erased, too; rows about somebody else stay and are counted.
+def _copies(store: Store, ids: erasing.RecordIds, subject: str | None) -> tuple[erasing.RecordIds, int]:
+    """Other rows that hold the words of these records: derived rows are erased, too; rows about somebody else are counted.
 
     For a subject, every row that is about nobody else is erased. For single records, only rows that medloop derived from others.
+    A derived row must hold words that are in no remaining record: others may have given the same reason, and an entry of the
+    codebook that came from several records holds questions of all of them.
     """
+    source, _ = _by_origin(ids)
+    words = _words(store, source)
     needles = needles_of(words)
-    copies: dict[str, set[str]] = {}
+    copies: erasing.RecordIds = {}
     shared: set[str] = set()
-    for text in erasing.other_texts(store, ids):
+    for text in erasing.other_texts(store, ids, erasing.SOURCE_TABLES):
         if not needles.hit(text.value.encode(errors="replace")):
             continue
-        derived = text.table not in erasing.SOURCE_TABLES
-        if derived or (subject is not None and text.subject is None):
+        if subject is not None and text.subject is None:
             copies.setdefault(text.table, set()).add(text.record_id)
         else:
             shared.add(text.record_id)
+    gone = {name: ids.get(name, set()) | copies.get(name, set()) for name in {*ids, *copies}}
+    own = needles_of(_not_in(store, gone, words, erasing.SOURCE_TABLES))
+    derived = tuple(name for name in erasing.TABLES if name not in erasing.SOURCE_TABLES)
+    for text in erasing.other_texts(store, gone, derived):
+        if own.hit(text.value.encode(errors="replace")):
+            copies.setdefault(text.table, set()).add(text.record_id)
     return copies, len(shared)
 
 
