@@ -56,6 +56,13 @@ def test_the_score_is_the_points_met_over_the_positive_ones(settings: Settings, 
     assert by_metric(bad) == {"rubric": 0, "pitfall": 1, "critical_pitfall": 1}, "-6 of 10 is clipped to 0"
 
 
+def test_a_critical_criterion_that_an_answer_should_meet_fails_where_it_does_not(settings: Settings, tmp_path: Path) -> None:
+    must = case({**CARE, "critical": True})
+    [urgent] = run(settings, tmp_path, "Call an ambulance now.", must).cases
+    [late] = run(settings, tmp_path, "Drink some water and rest.", must).cases
+    assert by_metric(urgent)["critical_pitfall"] == 0 and by_metric(late)["critical_pitfall"] == 1
+
+
 def test_the_teacher_grades_what_no_detector_does_and_is_paid_once(
     settings: Settings, tmp_path: Path, teach: Callable[..., TeacherServer]
 ) -> None:

@@ -11,9 +11,10 @@ import json
 import socket
 import struct
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from medloop.testing.loopback import JsonHandler, ThreadedServer
 
 # Of one completion: an error status; no answer within the client's patience; not JSON; not a completion; the connection is cut
 # before the first byte or in the middle; a stream that ends without saying so; an error inside the stream; a redirect.
@@ -23,7 +24,7 @@ FAULTS = (
 )  # fmt: skip
 
 
-class ChatDouble:
+class ChatDouble(ThreadedServer):
     def __init__(
         self, answer: str = "Rest and drink water. See a doctor if it gets worse.", models: tuple[str, ...] = ("base",)
     ) -> None:
@@ -35,36 +36,18 @@ class ChatDouble:
         self.cancelled = threading.Event()  # a client left in the middle of a stream
         self.is_dead = False
         self.pause = threading.Event()  # while set, a stream waits after its first piece
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        super().__init__(self._handler())
 
-    def __enter__(self) -> ChatDouble:
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
-
-    def stop(self) -> None:
+    def end(self) -> None:
         """As a killed replica: nobody listens any more."""
         self.is_dead = True
         self.released.set()
         self.pause.clear()
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         double = self
 
-        class ChatDoubleHandler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *args: object) -> None:
-                pass
-
+        class ChatDoubleHandler(JsonHandler):
             def do_GET(self) -> None:
                 if double.is_dead:  # a connection that was open before
                     self._cut()
@@ -72,7 +55,7 @@ class ChatDouble:
                 self._json(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in double.models]})
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                body = self.body()
                 if double.is_dead:
                     self._cut()
                     return
@@ -193,11 +176,7 @@ class ChatDouble:
 
             def _bytes(self, status: int, data: bytes) -> None:
                 try:
-                    self.send_response(status)
-                    self.send_header("Content-Type", "application/json")
-                    self.send_header("Content-Length", str(len(data)))
-                    self.end_headers()
-                    self.wfile.write(data)
+                    self.reply(status, data)
                 except OSError:
                     self.close_connection = True
 

@@ -18,14 +18,14 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import SecretStr
 
 from medloop.sections import LabelStudioSettings
+from medloop.testing.loopback import JsonHandler, ThreadedServer
 
 LEGACY = "0123456789abcdef0123456789abcdef01234567"
 REFRESH = "eyJh.refresh.c2ln"
@@ -34,7 +34,7 @@ Json = dict[str, Any]
 Fault = Callable[[int, str], str]  # (number of the request, "GET /api/tasks/") -> name
 
 
-class LabelStudioServer:
+class LabelStudioServer(ThreadedServer):
     """Runs in threads of its own; what it holds is in `projects`, `tasks` and `annotations`."""
 
     def __init__(self, *, fault: Fault = lambda number, request: "ok", legacy_tokens: bool = True) -> None:
@@ -48,25 +48,10 @@ class LabelStudioServer:
         self.locked_tasks: set[int] = set()  # which it refuses to delete
         self._last_tasks: Any = None
         self._numbers, self._lock = 0, threading.Lock()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._http.daemon_threads = False  # all have ended when the server is closed
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        super().__init__(_handler(self), wait_for_threads=True)
 
     def settings(self, token: str = LEGACY, **more: Any) -> LabelStudioSettings:
         return LabelStudioSettings(url=self.url, token=SecretStr(token), **more)
-
-    def __enter__(self) -> LabelStudioServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
 
     def annotate(self, task_id: int, result: Any, *, user: int = 2, **more: Any) -> Json:
         """An annotation as the pages of Label Studio make it; nothing is checked, as there."""
@@ -161,7 +146,7 @@ class LabelStudioServer:
 
 
 def _handler(server: LabelStudioServer) -> type[BaseHTTPRequestHandler]:
-    class LabelStudioHandler(BaseHTTPRequestHandler):
+    class LabelStudioHandler(JsonHandler):
         protocol_version = "HTTP/1.0"  # one request a connection: nothing stays open
 
         def do_GET(self) -> None:
@@ -174,14 +159,13 @@ def _handler(server: LabelStudioServer) -> type[BaseHTTPRequestHandler]:
             self._answer("DELETE")
 
         def _answer(self, method: str) -> None:
-            raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+            body = self.body()
             request = f"{method} {urlsplit(self.path).path}"
             fault = server.fault(len(server.requests), request)
             server.requests.append(request)
             if fault in STATUS:
-                self._send(STATUS[fault], {"detail": "no"}, {"retry-after": "0"} if fault == "rate" else {})
+                self.reply(STATUS[fault], {"detail": "no"}, {"retry-after": "0"} if fault == "rate" else {})
                 return
-            body = json.loads(raw) if raw.strip() else None
             status, answer = server.answer(method, self.path, self.headers.get("authorization") or "", body)
             if fault == "repeated" and server._last_tasks is not None and isinstance(answer, dict) and "tasks" in answer:
                 answer = server._last_tasks
@@ -192,20 +176,9 @@ def _handler(server: LabelStudioServer) -> type[BaseHTTPRequestHandler]:
             if fault == "lost":
                 self.close_connection = True
             elif fault == "not_json":
-                self._send(status, None, {}, b"<html>")
+                self.reply(status, b"<html>")
             else:
-                self._send(status, answer, {})
-
-        def _send(self, status: int, answer: Any, headers: dict[str, str], raw: bytes | None = None) -> None:
-            content = raw if raw is not None else b"" if answer is None else json.dumps(answer, ensure_ascii=False).encode()
-            self.send_response(status)
-            for name, value in {"content-type": "application/json", "content-length": str(len(content)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *args: Any) -> None:
-            """Nothing: a log line has the address of a task."""
+                self.reply(status, answer)
 
     return LabelStudioHandler
 

@@ -17,9 +17,7 @@ import base64
 import gzip
 import json
 import re
-import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -27,6 +25,7 @@ from pydantic import SecretStr
 
 from medloop.sections import LangfuseSettings
 from medloop.testing.langfuse_project import BadRequest, LangfuseProject
+from medloop.testing.loopback import AsyncServer
 
 PUBLIC_KEY, SECRET_KEY = "pk-lf-t", "sk-lf-t"
 API = "/api/public"
@@ -35,56 +34,21 @@ VERSION = "4.59.0"
 Fault = Callable[[int, str], str]  # (number of the request, path and query) -> name
 
 
-class LangfuseServer:
+class LangfuseServer(AsyncServer):
     """Runs in a thread of its own."""
 
     def __init__(self, *, fault: Fault = lambda number, target: "ok", port: int = 0) -> None:
-        self.fault, self.port = fault, port
+        super().__init__(port)
+        self.fault = fault
         self.project = LangfuseProject()
-        self.requests = 0
         self.paths: list[str] = []
         self.bodies: list[bytes] = []  # of what was posted, decompressed
         self._last_page: dict[str, bytes] = {}  # by path
-        self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
 
     def settings(self, **more: Any) -> LangfuseSettings:
         return LangfuseSettings(url=self.url, public_key=PUBLIC_KEY, secret_key=SecretStr(SECRET_KEY), **more)
 
-    def __enter__(self) -> LangfuseServer:
-        self._thread.start()
-        self._ready.wait(30)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_until_complete(self._run())
-        finally:
-            self._loop.close()
-
-    async def _run(self) -> None:
-        self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._connection, "127.0.0.1", self.port, backlog=128)
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._stop.wait()
-        server.close()
-        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
-
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

@@ -16,10 +16,11 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
-from types import TracebackType
 from typing import Any
+
+from medloop.testing.loopback import JsonHandler, ThreadedServer
 
 FAULTS = ("ok", "error_500", "rate", "hang", "reset", "html", "bad_json", "empty", "wrong_form", "infinite_vector")
 DIMENSIONS = 512
@@ -64,7 +65,7 @@ def judge(prompt: str) -> dict[str, Any]:
     return {"reason": "By its words.", "verdict": int(any(yes for _, yes in verdicts))}
 
 
-class RagasJudgeServer:
+class RagasJudgeServer(ThreadedServer):
     """`seen` keeps the parsed bodies; a fault of request `n` is one of FAULTS."""
 
     def __init__(self, *, fault: Callable[[int], str] = lambda n: "ok", hang_s: float = 30.0) -> None:
@@ -72,18 +73,11 @@ class RagasJudgeServer:
         self.seen: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
+        super().__init__(self._handler())
+        self.url += "/v1"
 
-    def __enter__(self) -> RagasJudgeServer:
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def end(self) -> None:
         self._stopped.set()
-        self._http.shutdown()
-        self._http.server_close()
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, bytes]:
         with self._lock:
@@ -123,21 +117,15 @@ class RagasJudgeServer:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
 
-        class JudgeHandler(BaseHTTPRequestHandler):
+        class JudgeHandler(JsonHandler):
+            protocol_version = "HTTP/1.0"  # one request a connection
+
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 try:
-                    status, raw = server.answer(self.path, body)
+                    status, raw = server.answer(self.path, self.body())
                 except ConnectionError:
                     self.close_connection = True
                     return
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                """Nothing on the terminal of a test."""
+                self.reply(status, raw)
 
         return JudgeHandler

@@ -9,23 +9,22 @@ It answers as vLLM 0.32 does at /v1/models, /v1/load_lora_adapter, /v1/unload_lo
 
 from __future__ import annotations
 
-import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from medloop.contracts import ModelRef
 from medloop.models.load import load
 from medloop.models.rollout.sampler import Sampler, stop_ids
 from medloop.settings import Settings
+from medloop.testing.loopback import JsonHandler, ThreadedServer
 
 # Faults of one completion: the server restarts and forgets its adapters; errors; answers that are not valid.
 FAULTS = ("restart", "error_500", "rate", "reset", "no_tokens", "short_logprobs", "nan")
 
 
-class RolloutServer:
+class RolloutServer(ThreadedServer):
     """`deaf` serves the base whatever adapter is named; `raw` returns log-probabilities without the temperature."""
 
     def __init__(
@@ -40,17 +39,7 @@ class RolloutServer:
         self.loaded: list[str] = []  # all names that were loaded so far
         self._lock = threading.Lock()
         self._base = self._sampler(None)
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-
-    def __enter__(self) -> RolloutServer:
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+        super().__init__(self._handler())
 
     def _sampler(self, adapter: Path | None) -> Sampler:
         loaded = load(ModelRef(base=self.ref.base, adapter=None if adapter is None else str(adapter)), self.settings)
@@ -102,31 +91,19 @@ class RolloutServer:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class Handler(JsonHandler):
             def do_GET(self) -> None:
-                self._reply(200, server.models())
+                self.reply(200, server.models())
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = self.body()
                 if server.key and self.headers.get("Authorization") != f"Bearer {server.key}":
-                    return self._reply(401, {"error": "Unauthorized"})
+                    return self.reply(401, {"error": "Unauthorized"})
                 with server._lock:
                     status, content = server.answer(self.path, body)
                 if not status:
                     self.close_connection = True
                     return None
-                return self._reply(status, content)
-
-            def _reply(self, status: int, content: Any) -> None:
-                data = (content if isinstance(content, str) else json.dumps(content)).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Quiet."""
+                return self.reply(status, content)
 
         return Handler

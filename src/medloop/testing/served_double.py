@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 import time
@@ -23,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from medloop.lexicon.language import detect_language
+from medloop.testing.loopback import JsonHandler
 
 FAULTS = ("refuse_load", "die_at_load", "slow_load", "forget", "drop")
 GOOD = {
@@ -160,34 +160,22 @@ class ServerDouble:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         double = self
 
-        class DoubleHandler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class DoubleHandler(JsonHandler):
             def do_GET(self) -> None:
                 if self.path == "/health":
-                    return self._reply(200, "")
+                    return self.reply(200, "")
                 if self.path == "/metrics":
-                    return self._reply(200, f'vllm:num_requests_running{{model_name="base"}} {double.running}\n')
-                return self._reply(200, double.models())
+                    return self.reply(200, f'vllm:num_requests_running{{model_name="base"}} {double.running}\n')
+                return self.reply(200, double.models())
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = self.body()
                 status, content = double.answer(self.path, body)
                 if not status:
                     self.close_connection = True
                     self.connection.shutdown(socket.SHUT_RDWR)
                     return
-                self._reply(status, content)
-
-            def _reply(self, status: int, content: Any) -> None:
-                data = (content if isinstance(content, str) else json.dumps(content)).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """Quiet."""
+                self.reply(status, content)
 
         return DoubleHandler
 

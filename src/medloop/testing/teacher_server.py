@@ -15,15 +15,14 @@ import base64
 import codecs
 import json
 import re
-import threading
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
-from types import TracebackType
 from typing import Any
 
+from medloop.testing.loopback import AsyncServer
 from medloop.testing.teacher_faults import CATALOGUE, Exchange
 
 FAULTS = (
@@ -155,7 +154,7 @@ def form(criteria: dict[str, Any], fence: str, danger: str = "") -> dict[str, An
             "proposals": ["What if it happens at night?"] if danger else []}  # fmt: skip
 
 
-class TeacherServer:
+class TeacherServer(AsyncServer):
     """Runs in a thread of its own; `requests` counts what arrived, `seen` keeps the parsed bodies."""
 
     def __init__(
@@ -163,52 +162,14 @@ class TeacherServer:
         model: str = "deepseek-flash",
         fingerprint: str = "fp_1", drip_s: float = 1.0, port: int = 0, keep_bodies: bool = True,
     ) -> None:  # fmt: skip
+        super().__init__(port, backlog=512)
         self.fault, self.latency_s, self.judge, self.model, self.fingerprint = fault, latency_s, judge, model, fingerprint
-        self.drip_s, self.port, self.keep_bodies = drip_s, port, keep_bodies
-        self.requests = 0
+        self.drip_s, self.keep_bodies = drip_s, keep_bodies
         self.in_flight = self.most_in_flight = 0
         self.seen: list[dict[str, Any]] = []
         self.headers: list[str] = []
-        self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def __enter__(self) -> TeacherServer:
-        self._thread.start()
-        self._ready.wait(10)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
-
-    def serve_forever(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_until_complete(self._run())
-        finally:
-            self._loop.close()
-
-    async def _run(self) -> None:
-        self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._connection, "127.0.0.1", self.port, backlog=512)
-        self.port = server.sockets[0].getsockname()[1]
-        self._ready.set()
-        await self._stop.wait()
-        server.close()
-        rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
-
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
