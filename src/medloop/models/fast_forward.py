@@ -20,7 +20,8 @@ from torch.nn import functional as F
 from medloop.models import forward_kernels as kernels
 from medloop.models.packing import PackedRows, pack
 from medloop.models.rollout.agreement import STEPS, check_agreement, compare_with_library
-from medloop.models.rollout.decode import DecoderLayer, FastDecoder, FusedLinear, UnsupportedModelError, build_fast_decoder
+from medloop.models.rollout.build import build_fast_decoder
+from medloop.models.rollout.decode import DecoderLayer, FastDecoder, FusedLinear, UnsupportedModelError
 
 
 class FastForward:

@@ -7,7 +7,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
-from medloop.models.rollout.decode import build_fast_decoder, position_ids, sample_tokens
+from medloop.models.rollout.build import build_fast_decoder
+from medloop.models.rollout.decode import position_ids, sample_tokens
 
 pytestmark = pytest.mark.gpu
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,6 +1,6 @@
 """A second, faster forward pass for sampling: the same Llama-shaped weights, one token at a time, nothing else.
 
-    decoder = build_fast_decoder(model)     # UnsupportedModelError for another architecture; then the model itself must sample
+    decoder = build_fast_decoder(model)     # build.py; UnsupportedModelError for another architecture
     decoder.refresh()                       # after the adapter was trained
     hidden = decoder.prefill(input_ids, positions, attention_mask, cache)         # (B, T) -> (B, H) of the last token
     hidden = decoder.step(tokens, positions, attention_mask, cache, column)       # (B,)  -> (B, H)
@@ -12,8 +12,9 @@ same column of it, because prompts are padded on the left.
 In float32 an adapter is merged into a copy of the weights at each `refresh`. In bfloat16 rounding would swallow small updates,
 so the adapter stays beside them. There, and without an adapter, the fused matrices are the model's own memory, not a copy.
 
-It supports llama, mistral, qwen2 and qwen3 without sliding windows. agreement.py compares it with the model before it is used, so
-an unknown detail of an architecture costs speed, never correctness.
+What families do differently is data: sliding windows, norms of the heads or of what a block adds, soft caps, a rotation of a part
+of the head, a scaled embedding. agreement.py compares the decoder with the model before it is used, so an unknown detail of an
+architecture costs speed, never correctness.
 """
 
 from dataclasses import dataclass, field
@@ -24,9 +25,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 BLOCK = 512  # words of the vocabulary that are summed together when a token is drawn
-SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
-RANK_MULTIPLE = 8  # rows of the adapters below a matrix: other sizes are slow to multiply
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class UnsupportedModelError(Exception):
@@ -95,7 +93,7 @@ class FusedLinear:
             rows = slice(out, out := out + size)
             if merged:
                 delta = 0 if lora is None else (lora[1] @ lora[0]) * lora[2]
-                self.extended[rows] = _base_linear(layer).weight + delta
+                self.extended[rows] = base_linear(layer).weight + delta
             elif self.lora_b is not None:
                 first = self.outputs + rank
                 ranks = slice(rank, rank := rank + max_rank)
@@ -111,31 +109,45 @@ class DecoderLayer:
     input_norm: Tensor
     qkv_proj: FusedLinear
     o_proj: FusedLinear
-    post_attention_norm: Tensor
+    post_attention_norm: Tensor  # before the MLP
     gate_up_proj: FusedLinear
     down_proj: FusedLinear
+    cos: Tensor  # (P, D): the rotary tables by position; the same tensors for layers that rotate alike
+    sin: Tensor
     q_norm: Tensor | None = None
     k_norm: Tensor | None = None
+    attention_output_norm: Tensor | None = None  # of what the attention adds (Gemma)
+    mlp_output_norm: Tensor | None = None
+    window: int | None = None  # tokens that a token attends to, itself included; None: all before it
 
 
 @dataclass
 class FastDecoder:
-    """The weights in the layout that sampling needs. `cos` and `sin` are the rotary tables by position."""
+    """The weights in the layout that sampling needs, and what the family does differently from Llama."""
 
     embedding: Tensor
     layers: list[DecoderLayer]
     norm: Tensor
     lm_head: Tensor
     lm_head_bias: Tensor | None
-    cos: Tensor
-    sin: Tensor
     eps: float
     heads: int
     kv_heads: int
     head_dim: int
     merged: bool
+    scale: float  # of the attention's scores
+    rotary_dim: int  # the first dimensions of a head, which are rotated
+    embed_scale: float = 1.0
+    gelu: bool = False  # GELU (tanh) in place of SiLU
+    softcap: float | None = None  # of the attention's scores
+    logit_softcap: float | None = None
     _fused: list[FusedLinear] = field(default_factory=list)
     _seen: list[Any] | None = None
+
+    @property
+    def max_positions(self) -> int:
+        """How many tokens the rotary tables reach."""
+        return len(self.layers[0].cos)
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -171,13 +183,19 @@ class FastDecoder:
         mask = causal & attention_mask[:, None, None, :]  # (B, 1, T, past + T)
         own = torch.eye(length, dtype=torch.bool, device=device)  # a padding row may look at itself, else NaN
         mask[..., past:] |= own
-        x, cos, sin = F.embedding(input_ids, self.embedding), self.cos[positions].unsqueeze(1), self.sin[positions].unsqueeze(1)
+        masks: dict[int | None, Tensor] = {None: mask}
+        before = torch.arange(past, device=device).expand(len(positions), past)
+        distance = positions[:, None, :, None] - torch.cat([before, positions], dim=1)[:, None, None, :]  # (B, 1, T, past + T)
+        for window in {layer.window for layer in self.layers} - {None}:
+            masks[window] = mask & (distance < window)
+        x = self._embed(input_ids)
         for layer, (keys, values) in zip(self.layers, cache, strict=True):
+            cos, sin = layer.cos[positions].unsqueeze(1), layer.sin[positions].unsqueeze(1)
             q, k, v = self._attention_inputs(layer, x, cos, sin)  # (B, h, T, D)
             keys[:, :, past:end], values[:, :, past:end] = k, v
             if past:
                 k, v = keys[:, :, :end], values[:, :, :end]
-            attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=self.heads != self.kv_heads)
+            attended = self._attend(q, k, v, masks[layer.window])
             x = self._layer_output(layer, x, attended.transpose(1, 2).flatten(2))
         return self._rms_norm(x[:, -1], self.norm)
 
@@ -189,12 +207,12 @@ class FastDecoder:
         rows, columns = len(tokens), cache.shape[4] if isinstance(column, Tensor) else column + 1
         mask = torch.zeros(rows, 1, 1, columns, dtype=cache.dtype, device=cache.device)
         mask.masked_fill_(~attention_mask[:, None, None, :columns], float("-inf"))
-        x, cos, sin = (
-            F.embedding(tokens, self.embedding)[:, None],
-            self.cos[positions][:, None, None],
-            self.sin[positions][:, None, None],
-        )
+        masks: dict[int | None, Tensor] = {None: mask}
+        for window in {layer.window for layer in self.layers} - {None}:
+            masks[window] = mask.masked_fill(torch.arange(columns, device=cache.device) <= column - window, float("-inf"))
+        x = self._embed(tokens)[:, None]
         for layer, (keys, values) in zip(self.layers, cache, strict=True):
+            cos, sin = layer.cos[positions][:, None, None], layer.sin[positions][:, None, None]
             q, k, v = self._attention_inputs(layer, x, cos, sin)  # (B, h, 1, D)
             if isinstance(column, Tensor):
                 keys.index_copy_(2, column, k)
@@ -203,15 +221,32 @@ class FastDecoder:
                 keys[:, :, column : column + 1], values[:, :, column : column + 1] = k, v
             # The queries that share a key-value head are taken as its sequence: no head is copied.
             grouped = q.reshape(rows, self.kv_heads, -1, self.head_dim)
-            attended = F.scaled_dot_product_attention(grouped, keys[:, :, :columns], values[:, :, :columns], attn_mask=mask)
+            attended = self._attend(grouped, keys[:, :, :columns], values[:, :, :columns], masks[layer.window])
             x = self._layer_output(layer, x, attended.reshape(rows, 1, -1))
         return self._rms_norm(x[:, 0], self.norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.lm_head, self.lm_head_bias)
+        logits = F.linear(hidden, self.lm_head, self.lm_head_bias)
+        return logits if self.logit_softcap is None else torch.tanh(logits / self.logit_softcap) * self.logit_softcap
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        x = F.embedding(tokens, self.embedding)
+        return x if self.embed_scale == 1 else x * self.embed_scale
 
     def _rms_norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x, (x.shape[-1],), weight, self.eps)
+        if weight.dtype == x.dtype:
+            return F.rms_norm(x, (x.shape[-1],), weight, self.eps)
+        return F.rms_norm(x.float(), (x.shape[-1],), weight, self.eps).to(x.dtype)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """q (B, h, T, D) or (B, K, T, D), k and v (B, K, C, D); the mask is of booleans, or added."""
+        if self.softcap is None:
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale, enable_gqa=q.shape[1] != k.shape[1])
+        grouped = q.unflatten(1, (k.shape[1], -1))  # (B, K, G, T, D)
+        scores = torch.tanh(grouped @ k[:, :, None].transpose(-1, -2) * (self.scale / self.softcap)).float() * self.softcap
+        mask = mask[:, :, None]
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        return (scores.softmax(-1).to(v.dtype) @ v[:, :, None]).flatten(1, 2)
 
     def _attention_inputs(self, layer: DecoderLayer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rows, length = x.shape[:2]
@@ -220,91 +255,23 @@ class FastDecoder:
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = torch.split(qk, [self.heads, self.kv_heads], dim=1)
             qk = torch.cat([self._rms_norm(q, layer.q_norm), self._rms_norm(k, layer.k_norm)], dim=1)
-        q, k = torch.split(_apply_rotary(qk, cos, sin), [self.heads, self.kv_heads], dim=1)
+        q, k = torch.split(_apply_rotary(qk, cos, sin, self.rotary_dim), [self.heads, self.kv_heads], dim=1)
         return q, k, v
 
     def _layer_output(self, layer: DecoderLayer, x: Tensor, attended: Tensor) -> Tensor:
-        x = x + layer.o_proj(attended)
+        added = layer.o_proj(attended)
+        if layer.attention_output_norm is not None:
+            added = self._rms_norm(added, layer.attention_output_norm)
+        x = x + added
         gate, up = layer.gate_up_proj(self._rms_norm(x, layer.post_attention_norm)).chunk(2, dim=-1)
-        return x + layer.down_proj(F.silu(gate) * up)
+        activated = F.gelu(gate, approximate="tanh") if self.gelu else F.silu(gate)
+        added = layer.down_proj(activated * up)
+        if layer.mlp_output_norm is not None:
+            added = self._rms_norm(added, layer.mlp_output_norm)
+        return x + added
 
 
-def build_fast_decoder(model: Any) -> FastDecoder:
-    """The fast decoder of a causal model, with a LoRA adapter or not."""
-    base = model.get_base_model() if hasattr(model, "peft_config") else model
-    try:
-        _refuse_unsupported(base)
-        decoder = _from_model(base)
-        decoder.refresh()
-    except (AttributeError, TypeError) as error:  # a layer of another kind: quantised, or an adapter that is not plain LoRA
-        raise UnsupportedModelError(f"a layer is not a plain linear one with at most one plain LoRA adapter ({error})") from error
-    return decoder
-
-
-def _refuse_unsupported(base: Any) -> None:
-    config, dtype = base.config, base.get_input_embeddings().weight.dtype
-    if config.model_type not in SUPPORTED:
-        raise UnsupportedModelError(f"its architecture is {config.model_type}, not one of {', '.join(SUPPORTED)}")
-    windows = [kind for kind in getattr(config, "layer_types", None) or () if kind != "full_attention"]
-    if windows or (config.model_type == "mistral" and getattr(config, "sliding_window", None)):
-        raise UnsupportedModelError("its attention has a sliding window")
-    if config.hidden_act != "silu" or dtype not in DTYPES:
-        raise UnsupportedModelError(f"its activation is {config.hidden_act} and its weights are {dtype}")
-
-
-def _from_model(base: Any) -> FastDecoder:
-    config, body, head = base.config, base.model, base.get_output_embeddings()
-    embedding = base.get_input_embeddings().weight.detach()
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    merged = embedding.dtype == torch.float32 and any(hasattr(module, "lora_A") for module in base.modules())
-    fused: list[FusedLinear] = []
-
-    def fuse(*layers: Any) -> FusedLinear:
-        fused.append(_fuse(list(layers), merged=merged))
-        return fused[-1]
-
-    layers = [
-        DecoderLayer(
-            input_norm=block.input_layernorm.weight.detach(),
-            qkv_proj=fuse(block.self_attn.q_proj, block.self_attn.k_proj, block.self_attn.v_proj),
-            o_proj=fuse(block.self_attn.o_proj),
-            post_attention_norm=block.post_attention_layernorm.weight.detach(),
-            gate_up_proj=fuse(block.mlp.gate_proj, block.mlp.up_proj),
-            down_proj=fuse(block.mlp.down_proj),
-            q_norm=block.self_attn.q_norm.weight.detach() if hasattr(block.self_attn, "q_norm") else None,
-            k_norm=block.self_attn.k_norm.weight.detach() if hasattr(block.self_attn, "k_norm") else None,
-        )
-        for block in body.layers
-    ]
-    positions = torch.arange(config.max_position_embeddings, device=embedding.device)[None]
-    cos, sin = body.rotary_emb(embedding[:1, None].float(), positions)  # (1, P, D)
-    half = head_dim // 2
-    sin = torch.cat([-sin[0, :, :half], sin[0, :, half:]], dim=-1)  # the sign of the rotation is in the table
-    return FastDecoder(
-        embedding=embedding, layers=layers, norm=body.norm.weight.detach(), lm_head=head.weight.detach(),
-        lm_head_bias=None if head.bias is None else head.bias.detach(),
-        cos=cos[0].to(embedding.dtype), sin=sin.to(embedding.dtype),
-        eps=config.rms_norm_eps, heads=config.num_attention_heads, kv_heads=config.num_key_value_heads, head_dim=head_dim,
-        merged=merged, _fused=fused,
-    )  # fmt: skip
-
-
-def _fuse(layers: list[Any], *, merged: bool) -> FusedLinear:
-    plain = [_base_linear(layer) for layer in layers]
-    ranks = tuple(0 if merged else _max_rank(layer) for layer in layers)
-    below = -(-sum(ranks) // RANK_MULTIPLE) * RANK_MULTIPLE
-    copied = merged or len(plain) > 1 or below > 0
-    parts = [layer.weight.detach() for layer in plain]
-    extended = torch.cat([*parts, parts[0].new_zeros(below, parts[0].shape[1])]) if copied else parts[0]
-    bias = None if plain[0].bias is None else torch.cat([*(layer.bias.detach() for layer in plain), parts[0].new_zeros(below)])
-    if copied and not merged:  # the model's own matrices become views of the fused one: no second copy
-        for layer, part in zip(plain, extended[: len(extended) - below].split([len(part) for part in parts]), strict=True):
-            layer.weight.data = part
-    lora_b = extended.new_zeros(below, len(extended) - below) if below else None
-    return FusedLinear(layers, extended, bias, tuple(len(part) for part in parts), ranks, lora_b)
-
-
-def _base_linear(layer: Any) -> Any:
+def base_linear(layer: Any) -> Any:
     base = layer.base_layer if hasattr(layer, "base_layer") else layer
     if type(base) is not nn.Linear:
         raise TypeError("not a plain linear layer")
@@ -321,13 +288,12 @@ def _active_lora(layer: Any) -> tuple[Tensor, Tensor, float] | None:
     return layer.lora_A[names[0]].weight, layer.lora_B[names[0]].weight, float(layer.scaling[names[0]])
 
 
-def _max_rank(layer: Any) -> int:
-    """The largest rank among the layer's adapters, so that any of them fits."""
-    return max((len(lora_a.weight) for lora_a in getattr(layer, "lora_A", {}).values()), default=0)
-
-
-def _apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    return x * cos + x.roll(x.shape[-1] // 2, dims=-1) * sin
+def _apply_rotary(x: Tensor, cos: Tensor, sin: Tensor, rotary_dim: int) -> Tensor:
+    """The tables have 1 and 0 for dimensions beyond `rotary_dim`."""
+    if rotary_dim == x.shape[-1]:
+        return x * cos + x.roll(rotary_dim // 2, dims=-1) * sin
+    rolled = x[..., :rotary_dim].roll(rotary_dim // 2, dims=-1)
+    return x * cos + torch.cat([rolled, x[..., rotary_dim:]], dim=-1) * sin
 
 
 def sample_tokens(logits: Tensor, temperature: float | Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,8 +23,9 @@ from transformers import DynamicCache
 
 from medloop.errors import ModelError
 from medloop.models.rollout.agreement import check_agreement
+from medloop.models.rollout.build import build_fast_decoder
 from medloop.models.rollout.cuda_graph import CudaGraphs
-from medloop.models.rollout.decode import FastDecoder, UnsupportedModelError, build_fast_decoder, position_ids, sample_tokens
+from medloop.models.rollout.decode import FastDecoder, UnsupportedModelError, position_ids, sample_tokens
 from medloop.models.runtime import compute_in_batches
 from medloop.models.template import end_ids
 
@@ -161,16 +162,20 @@ class Sampler:
         for row, prompt in enumerate(distinct):
             attention_mask[row, width - len(prompt) : width] = True
         noise = torch.stack([uniforms(request.stream, max_new_tokens) for request in batch]).to(self.device)  # (B, N)
-        if self.fast_decoder is not None and self.device.type == "cuda":
-            self._graphs = self._graphs or CudaGraphs(self.fast_decoder, self.stop_ids, self.vocabulary)
+        decoder = self.fast_decoder
+        if decoder is not None and width + max_new_tokens > decoder.max_positions:
+            decoder = None  # longer than its rotary tables: the library knows what comes then
+        if decoder is not None and self.device.type == "cuda":
+            self._graphs = self._graphs or CudaGraphs(decoder, self.stop_ids, self.vocabulary)
             tokens, logprobs = self._graphs.sample(input_ids, attention_mask, prompt_index, noise, temperature)
         else:
-            tokens, logprobs = self._decode(input_ids, attention_mask, prompt_index, noise, temperature)
+            tokens, logprobs = self._decode(decoder, input_ids, attention_mask, prompt_index, noise, temperature)
         return _rollouts(batch, tokens.cpu(), logprobs.cpu(), set(self.stop_ids.tolist()))
 
     def _decode(
-        self, input_ids: Tensor, attention_mask: Tensor, prompt_index: Tensor, noise: Tensor, temperature: float
-    ) -> tuple[Tensor, Tensor]:
+        self, decoder: FastDecoder | None, input_ids: Tensor, attention_mask: Tensor, prompt_index: Tensor, noise: Tensor,
+        temperature: float,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """(B, N) tokens and log-probabilities; after the end of a row stand -1 and 0."""
         rows, steps = noise.shape
         device = input_ids.device
@@ -179,8 +184,8 @@ class Sampler:
         alive, going = torch.arange(rows, device=device), torch.ones(rows, dtype=torch.bool, device=device)
         decoding: DecodeStep = (
             LibraryDecodeStep(self.model, input_ids, attention_mask)
-            if self.fast_decoder is None
-            else FastDecodeStep(self.fast_decoder, input_ids, attention_mask)
+            if decoder is None
+            else FastDecodeStep(decoder, input_ids, attention_mask)
         )
         logits = decoding.first()
         if len(input_ids) < rows:

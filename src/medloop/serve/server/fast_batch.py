@@ -12,7 +12,8 @@ from torch import Tensor
 from medloop.errors import ModelError
 from medloop.models.load import Loaded
 from medloop.models.rollout.agreement import check_agreement
-from medloop.models.rollout.decode import build_fast_decoder
+from medloop.models.rollout.build import build_fast_decoder
+from medloop.models.rollout.decode import UnsupportedModelError
 from medloop.serve.server.adapter_file import AdapterWeights
 from medloop.serve.server.graph_steps import GraphSteps, graphs_run
 from medloop.serve.server.kv_batch import KvBatch
@@ -32,6 +33,8 @@ class FastBatch:
     def __init__(self, loaded: Loaded, *, max_rows: int, max_length: int, prefix_bytes: int) -> None:
         """UnsupportedModelError when the fast decoder cannot stand in for this model."""
         self.decoder = build_fast_decoder(loaded.model)
+        if self.decoder.max_positions < min(max_length, loaded.max_length):
+            raise UnsupportedModelError(f"it rotates texts of more than {self.decoder.max_positions} tokens in another way")
         self.slots = LoraSlots(self.decoder, loaded.model)
         check_agreement(self.decoder, loaded.model)
         self.base_sha256, self.vocabulary = loaded.sha256, len(loaded.tokenizer)

@@ -1,0 +1,53 @@
+"""Configurations of tiny random twins of the model families that the fast forward passes know, by a short name."""
+
+from typing import Any
+
+from transformers import (
+    Gemma2Config,
+    Gemma3TextConfig,
+    LlamaConfig,
+    MistralConfig,
+    Phi3Config,
+    PretrainedConfig,
+    Qwen2Config,
+    Qwen3Config,
+    SmolLM3Config,
+)
+
+SHAPE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.2, "vocab_size": 262}  # fmt: skip
+WINDOW = 7  # tokens: shorter than the texts of the tests
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64}  # fmt: skip
+LOCAL_LAYERS = ["sliding_attention", "full_attention", "sliding_attention"]
+
+
+def family_configs(**changes: Any) -> dict[str, PretrainedConfig]:
+    """One configuration for each family, with what sets it apart switched on."""
+    shape = {**SHAPE, **changes}
+    longrope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.3], "long_factor": [4.0, 5.0, 6.0],
+        "original_max_position_embeddings": 128}  # fmt: skip
+    tokens = {"bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0}
+    return {
+        "llama": LlamaConfig(**shape, **tokens),
+        "llama3": LlamaConfig(**shape, **tokens, rope_parameters=LLAMA3),
+        "qwen2": Qwen2Config(**shape, **tokens),
+        "qwen2-window": Qwen2Config(
+            **shape, **tokens, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1, tie_word_embeddings=True
+        ),
+        "qwen3": Qwen3Config(**shape, **tokens, head_dim=16),
+        "mistral": MistralConfig(**shape, **tokens, sliding_window=WINDOW),
+        "smollm3": SmolLM3Config(**shape, **tokens, no_rope_layers=[1, 0, 1]),
+        "gemma2": Gemma2Config(
+            **shape, **tokens, head_dim=16, query_pre_attn_scalar=24, sliding_window=WINDOW, layer_types=LOCAL_LAYERS,
+            attn_logit_softcapping=5.0, final_logit_softcapping=6.0,
+        ),
+        "gemma3": Gemma3TextConfig(
+            **shape, **tokens, head_dim=16, query_pre_attn_scalar=24, sliding_window=WINDOW, layer_types=LOCAL_LAYERS
+        ),
+        "phi3": Phi3Config(**shape, **tokens, partial_rotary_factor=0.75, sliding_window=WINDOW),
+        "phi4-mini": Phi3Config(
+            **shape, **tokens, partial_rotary_factor=0.75, rope_parameters=longrope, original_max_position_embeddings=128,
+            tie_word_embeddings=True,
+        ),
+    }  # fmt: skip
