@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedConfig, Qwen2Config
 
 from medloop.models.packing import pack
+from medloop.testing.families import family_configs
 from medloop.train.rl.logprobs import logits_logprobs, token_logprobs
 
 pytestmark = pytest.mark.gpu
@@ -16,7 +17,7 @@ SIZES: dict[str, Any] = {
     "vocab_size": 1000, "hidden_size": 192, "intermediate_size": 400, "num_hidden_layers": 3, "max_position_embeddings": 256,
 }  # fmt: skip
 SHARED = list(range(3, 14))
-PROMPTS = [SHARED, SHARED, [5, 6, 7], SHARED, [900]]
+PROMPTS = [SHARED, SHARED, [5, 6, 7], SHARED, [200]]
 ANSWERS = [list(range(20, 29)), [4], list(range(40, 57)), list(range(100, 170)), [1, 2, 3, 4, 5]]
 WEIGHTS = [1.0, -0.5, 0.3, -1.0, 0.7]
 
@@ -54,6 +55,7 @@ def gradients(model: Any, loss: torch.Tensor) -> torch.Tensor:
         (LlamaConfig(**SIZES, num_attention_heads=3, num_key_value_heads=1), 16),
         (Qwen2Config(**SIZES, num_attention_heads=6, num_key_value_heads=2), 4),
         (MistralConfig(**SIZES, num_attention_heads=6, num_key_value_heads=6, sliding_window=None), 8),
+        *((config, 8) for config in family_configs(hidden_size=128, intermediate_size=256, initializer_range=0.02).values()),
     ],
 )
 def test_gradients_are_as_near_to_float32_as_the_library_s(config: PreTrainedConfig, rank: int) -> None:
@@ -67,8 +69,9 @@ def test_gradients_are_as_near_to_float32_as_the_library_s(config: PreTrainedCon
     padded = [F.pad(torch.tensor(answer), (0, predictors.shape[1] - len(answer)), value=-1) for answer in ANSWERS]
     targets = torch.stack(padded).cuda()
     scored = token_logprobs(
-        forward(rows)[predictors], forward.decoder.lm_head, targets.clamp(min=0), temperature=0.7, mask=targets >= 0
-    )
+        forward(rows)[predictors], forward.decoder.lm_head, targets.clamp(min=0), temperature=0.7, mask=targets >= 0,
+        softcap=forward.decoder.logit_softcap,
+    )  # fmt: skip
     ours = gradients(model, (scored.logprobs * torch.tensor(WEIGHTS, device="cuda")[:, None]).sum())
     assert (ours - truth).norm() <= 1.1 * (usual - truth).norm()
 

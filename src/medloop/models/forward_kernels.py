@@ -1,4 +1,4 @@
-"""What stands between the products of the fast training forward, in Triton: norms, rotation, SwiGLU, the softmax of the head.
+"""Between the products of the fast training forward, in Triton: norms, rotation, the MLP's gate, the softmax of the head.
 
 Rows are tokens without padding. Each kernel reads its inputs once and writes its outputs once; sums are float32.
 """
@@ -43,41 +43,53 @@ def _norm_backward(x, weight, scales, by_normed, by_added, to_x, to_y, size, BLO
 
 @triton.jit
 def _rotate(
-    source, target, cos, sin, positions, source_stride, target_stride, heads, turned, D: tl.constexpr, BLOCK: tl.constexpr,
-    HEADS: tl.constexpr, BACK: tl.constexpr,
+    source, target, cos, sin, positions, source_stride, target_stride, heads, turned, D: tl.constexpr, R: tl.constexpr,
+    BLOCK: tl.constexpr, HEADS: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
-    """The first `turned` of `heads` heads are rotated, the others copied; BACK turns the other way."""
+    """The first R dimensions of the first `turned` of `heads` heads are rotated, the rest is copied; BACK turns the other way."""
     row = tl.program_id(0).to(tl.int64)
     head, low = tl.arange(0, HEADS), tl.arange(0, BLOCK)
     HALF: tl.constexpr = D // 2
     mask = (head < heads)[:, None] & (low < HALF)[None, :]
-    here = source + row * source_stride + head[:, None] * D + low[None, :]
-    there = target + row * target_stride + head[:, None] * D + low[None, :]
-    a = tl.load(here, mask=mask, other=0.0).to(tl.float32)
-    b = tl.load(here + HALF, mask=mask, other=0.0).to(tl.float32)
-    place = tl.load(positions + row) * D + low
-    c = tl.load(cos + place, mask=low < HALF, other=0.0).to(tl.float32)[None, :]
-    s = tl.load(sin + place + HALF, mask=low < HALF, other=0.0).to(tl.float32)[None, :]  # that of the first half has its sign
+    first = tl.where(low < R // 2, low, low + R // 2)  # dimensions that are not rotated are paired among themselves
+    second = tl.where(low < R // 2, low + R // 2, low + HALF)
+    here = source + row * source_stride + head[:, None] * D
+    there = target + row * target_stride + head[:, None] * D
+    a = tl.load(here + first[None, :], mask=mask, other=0.0).to(tl.float32)
+    b = tl.load(here + second[None, :], mask=mask, other=0.0).to(tl.float32)
+    place = tl.load(positions + row) * D
+    c = tl.load(cos + place + first, mask=low < HALF, other=0.0).to(tl.float32)[None, :]
+    s = tl.load(sin + place + second, mask=low < HALF, other=0.0).to(tl.float32)[None, :]  # that of the first one has its sign
     if BACK:
         s = -s
     turns = (head < turned)[:, None]
-    tl.store(there, tl.where(turns, a * c - b * s, a).to(target.dtype.element_ty), mask=mask)
-    tl.store(there + HALF, tl.where(turns, b * c + a * s, b).to(target.dtype.element_ty), mask=mask)
+    tl.store(there + first[None, :], tl.where(turns, a * c - b * s, a).to(target.dtype.element_ty), mask=mask)
+    tl.store(there + second[None, :], tl.where(turns, b * c + a * s, b).to(target.dtype.element_ty), mask=mask)
 
 
 @triton.jit
-def _swiglu(gate_up, activated, size, BLOCK: tl.constexpr):
+def _share(gate, GELU: tl.constexpr):
+    """What a gate is multiplied with, and the slope of that by the gate: sigmoid(gate), or tanh's GELU, which is one, too."""
+    inner = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate) if GELU else gate
+    slope = 1.5957691216057308 * (1.0 + 0.134145 * gate * gate) if GELU else 1.0
+    share = 1.0 / (1.0 + tl.exp(-inner))
+    return share, share * (1.0 - share) * slope
+
+
+@triton.jit
+def _gated(gate_up, activated, size, GELU: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = columns < size
     gate = tl.load(gate_up + row * 2 * size + columns, mask=mask, other=0.0).to(tl.float32)
     up = tl.load(gate_up + row * 2 * size + size + columns, mask=mask, other=0.0).to(tl.float32)
-    result = gate / (1.0 + tl.exp(-gate)) * up
+    share, _ = _share(gate, GELU)
+    result = gate * share * up
     tl.store(activated + row * size + columns, result.to(activated.dtype.element_ty), mask=mask)
 
 
 @triton.jit
-def _swiglu_backward(gate_up, by_activated, activated, size, BLOCK: tl.constexpr):
+def _gated_backward(gate_up, by_activated, activated, size, GELU: tl.constexpr, BLOCK: tl.constexpr):
     """Gradients take the place of gate and up; what came out in the forward pass is computed again."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -86,11 +98,12 @@ def _swiglu_backward(gate_up, by_activated, activated, size, BLOCK: tl.constexpr
     gate = tl.load(here, mask=mask, other=0.0).to(tl.float32)
     up = tl.load(here + size, mask=mask, other=0.0).to(tl.float32)
     pull = tl.load(by_activated + row * size + columns, mask=mask, other=0.0).to(tl.float32)
-    share = 1.0 / (1.0 + tl.exp(-gate))
-    silu = gate * share
-    tl.store(activated + row * size + columns, (silu * up).to(activated.dtype.element_ty), mask=mask)
-    tl.store(here, (pull * up * (share + silu * (1.0 - share))).to(gate_up.dtype.element_ty), mask=mask)
-    tl.store(here + size, (pull * silu).to(gate_up.dtype.element_ty), mask=mask)
+    share, slope = _share(gate, GELU)
+    activation = gate * share
+    tl.store(activated + row * size + columns, (activation * up).to(activated.dtype.element_ty), mask=mask)
+    by_gate = pull * up * (share + gate * slope)
+    tl.store(here, by_gate.to(gate_up.dtype.element_ty), mask=mask)
+    tl.store(here + size, (pull * activation).to(gate_up.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -148,27 +161,31 @@ def add_and_norm_backward(
 
 
 def rotate(
-    source: Tensor, target: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, *, heads: int, turned: int, back: bool = False
-) -> None:
+    source: Tensor, target: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, *, heads: int, turned: int, rotary_dim: int,
+    back: bool = False,
+) -> None:  # fmt: skip
     """Heads of (N, heads x D), from one tensor to another or in place."""
     dim = cos.shape[-1]
     _rotate[(len(source),)](
         source, target, cos, sin, positions, source.stride(0), target.stride(0), heads, turned, D=dim,
-        BLOCK=triton.next_power_of_2(dim // 2), HEADS=triton.next_power_of_2(heads), BACK=back, num_warps=4,
+        R=rotary_dim, BLOCK=triton.next_power_of_2(dim // 2), HEADS=triton.next_power_of_2(heads), BACK=back, num_warps=4,
     )  # fmt: skip
 
 
-def swiglu(gate_up: Tensor) -> Tensor:
+def gated(gate_up: Tensor, *, gelu: bool) -> Tensor:
+    """activation(gate) * up."""
     rows, size = len(gate_up), gate_up.shape[1] // 2
     activated = torch.empty(rows, size, dtype=gate_up.dtype, device=gate_up.device)
-    _swiglu[(rows, triton.cdiv(size, 1024))](gate_up, activated, size, BLOCK=1024, num_warps=4)
+    _gated[(rows, triton.cdiv(size, 1024))](gate_up, activated, size, GELU=gelu, BLOCK=1024, num_warps=4)
     return activated
 
 
-def swiglu_backward(gate_up: Tensor, by_activated: Tensor) -> Tensor:
-    """`gate_up` becomes its gradient; returns what `swiglu` returned, computed again, in the memory of `by_activated`."""
+def gated_backward(gate_up: Tensor, by_activated: Tensor, *, gelu: bool) -> Tensor:
+    """`gate_up` becomes its gradient; returns what `gated` returned, computed again, in the memory of `by_activated`."""
     rows, size = by_activated.shape
-    _swiglu_backward[(rows, triton.cdiv(size, 1024))](gate_up, by_activated, by_activated, size, BLOCK=1024, num_warps=4)
+    _gated_backward[(rows, triton.cdiv(size, 1024))](
+        gate_up, by_activated, by_activated, size, GELU=gelu, BLOCK=1024, num_warps=4
+    )
     return by_activated
 
 

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import torch
+from peft import LoraConfig, get_peft_model
 from transformers import (
+    AutoModelForCausalLM,
     Gemma2Config,
     Gemma3TextConfig,
     LlamaConfig,
@@ -51,3 +54,20 @@ def family_configs(**changes: Any) -> dict[str, PretrainedConfig]:
             tie_word_embeddings=True,
         ),
     }  # fmt: skip
+
+
+def family_twin(family: str, *, adapter: bool = False, dtype: torch.dtype = torch.float32, **changes: Any) -> Any:
+    """A random model whose norms, biases and adapter are not what they are initialised to."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(family_configs(**changes)[family], dtype=torch.float32)
+    if adapter:
+        model = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 1:
+                weight.add_(0.3 * torch.randn(weight.shape))
+            elif "lora_B" in name:
+                torch.nn.init.normal_(weight, std=0.3)
+            if "lora_" not in name:
+                weight.data = weight.to(dtype)
+    return model.eval()

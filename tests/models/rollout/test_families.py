@@ -4,32 +4,15 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM
 
 from medloop.models.rollout.build import build_fast_decoder
 from medloop.models.rollout.decode import UnsupportedModelError
 from medloop.models.rollout.sampler import Sampler
-from medloop.testing.families import family_configs
+from medloop.testing.families import family_configs, family_twin
 
 FAMILIES = family_configs()
 PROMPTS = [[5, 6, 7], [*range(20, 41)], [40, 41, 42, 43, 44], [5, 6, 7], [100]]
 STREAMS = [f"s{n}" for n in range(len(PROMPTS))]
-
-
-def twin(family: str, *, adapter: bool = False) -> Any:
-    """With norms and biases that are not what they are initialised to."""
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(FAMILIES[family], dtype=torch.float32)
-    if adapter:
-        model = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if weight.dim() == 1:
-                weight.add_(0.3 * torch.randn(weight.shape))
-            elif "lora_B" in name:
-                torch.nn.init.normal_(weight, std=0.3)
-    return model.eval()
 
 
 @torch.no_grad()
@@ -41,7 +24,7 @@ def library_logprobs(model: Any, prompt: tuple[int, ...], tokens: tuple[int, ...
 @pytest.mark.parametrize("adapter", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_is_sampled_by_the_fast_decoder_with_the_library_s_logprobs(family: str, adapter: bool) -> None:
-    model = twin(family, adapter=adapter)
+    model = family_twin(family, adapter=adapter)
     sampler = Sampler(model, stop_ids=[], pad_id=0)
     assert sampler.backend == "fast"
     for row in sampler(PROMPTS, STREAMS, max_new_tokens=16):
@@ -50,7 +33,7 @@ def test_a_family_is_sampled_by_the_fast_decoder_with_the_library_s_logprobs(fam
 
 def test_a_prompt_after_a_known_beginning_keeps_its_window() -> None:
     """As a server does it: the beginning from a cache, padding between it and the rest."""
-    model = twin("mistral")
+    model = family_twin("mistral")
     decoder, ids = build_fast_decoder(model), torch.tensor([PROMPTS[1]])
     past, length, gap = 9, len(PROMPTS[1]), 3
     whole = decoder.new_cache(1, length)
@@ -65,7 +48,7 @@ def test_a_prompt_after_a_known_beginning_keeps_its_window() -> None:
 
 
 def test_a_text_longer_than_the_rotary_tables_is_sampled_by_the_library() -> None:
-    model = twin("phi4-mini")
+    model = family_twin("phi4-mini")
     sampler = Sampler(model, stop_ids=[], pad_id=0)
     row = sampler([list(range(3, 123))], ["s"], max_new_tokens=12)[0]
     assert sampler.fast_decoder is not None and sampler.fast_decoder.max_positions == 128
@@ -73,7 +56,7 @@ def test_a_text_longer_than_the_rotary_tables_is_sampled_by_the_library() -> Non
 
 
 def test_a_soft_cap_that_the_library_leaves_out_is_not_matched() -> None:
-    model = twin("gemma2")
+    model = family_twin("gemma2")
     model.config._attn_implementation = "sdpa"
     with pytest.raises(UnsupportedModelError, match="soft cap"):
         build_fast_decoder(model)

@@ -60,9 +60,9 @@ class FusedKernels:
 def kernels_run() -> bool:
     """Whether Triton can compile and start a kernel here; if not, a warning says so once."""
     try:
-        from medloop.models.forward_kernels import swiglu  # triton comes with torch for CUDA on Linux
+        from medloop.models.forward_kernels import gated  # triton comes with torch for CUDA on Linux
 
-        swiglu(torch.ones(1, 2, dtype=torch.bfloat16, device="cuda"))
+        gated(torch.ones(1, 2, dtype=torch.bfloat16, device="cuda"), gelu=False)
     except Exception as error:  # no Triton, no C compiler, a card that is too old
         log.warning("Triton's kernels do not run here, so sampling takes about twice the time (%s).", type(error).__name__)
         return False

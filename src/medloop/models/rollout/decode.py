@@ -186,7 +186,7 @@ class FastDecoder:
         masks: dict[int | None, Tensor] = {None: mask}
         before = torch.arange(past, device=device).expand(len(positions), past)
         distance = positions[:, None, :, None] - torch.cat([before, positions], dim=1)[:, None, None, :]  # (B, 1, T, past + T)
-        for window in {layer.window for layer in self.layers} - {None}:
+        for window in self._windows():
             masks[window] = mask & (distance < window)
         x = self._embed(input_ids)
         for layer, (keys, values) in zip(self.layers, cache, strict=True):
@@ -208,7 +208,7 @@ class FastDecoder:
         mask = torch.zeros(rows, 1, 1, columns, dtype=cache.dtype, device=cache.device)
         mask.masked_fill_(~attention_mask[:, None, None, :columns], float("-inf"))
         masks: dict[int | None, Tensor] = {None: mask}
-        for window in {layer.window for layer in self.layers} - {None}:
+        for window in self._windows():
             masks[window] = mask.masked_fill(torch.arange(columns, device=cache.device) <= column - window, float("-inf"))
         x = self._embed(tokens)[:, None]
         for layer, (keys, values) in zip(self.layers, cache, strict=True):
@@ -229,6 +229,9 @@ class FastDecoder:
         logits = F.linear(hidden, self.lm_head, self.lm_head_bias)
         return logits if self.logit_softcap is None else torch.tanh(logits / self.logit_softcap) * self.logit_softcap
 
+    def _windows(self) -> set[int]:
+        return {layer.window for layer in self.layers if layer.window is not None}
+
     def _embed(self, tokens: Tensor) -> Tensor:
         x = F.embedding(tokens, self.embedding)
         return x if self.embed_scale == 1 else x * self.embed_scale
@@ -242,7 +245,7 @@ class FastDecoder:
         """q (B, h, T, D) or (B, K, T, D), k and v (B, K, C, D); the mask is of booleans, or added."""
         if self.softcap is None:
             return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale, enable_gqa=q.shape[1] != k.shape[1])
-        grouped = q.unflatten(1, (k.shape[1], -1))  # (B, K, G, T, D)
+        grouped = q.reshape(len(q), k.shape[1], -1, *q.shape[2:])  # (B, K, G, T, D)
         scores = torch.tanh(grouped @ k[:, :, None].transpose(-1, -2) * (self.scale / self.softcap)).float() * self.softcap
         mask = mask[:, :, None]
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask

@@ -7,8 +7,8 @@
 
 A layer is four products and six kernels. The product of a layer also computes the input of its adapter's second matrix (`lora_a`
 stands below the weights), and that second matrix is multiplied inside the kernel that follows: with the rotation and the write
-into the cache, with SiLU, or with the residual and the norm. The attention reads only the columns between a row's first token and
-the current one. The residual stream is float32.
+into the cache, with the gate, or with the residual and the norm. The attention reads only the columns between a row's first token
+and the current one, or the last of them in a layer with a window. The residual stream is float32.
 """
 
 from typing import Any
@@ -43,24 +43,30 @@ def _norm_and_store(x, weight, out, columns, mask, size, eps):
 
 
 @triton.jit
-def _embed(tokens, embedding, residual, weight, out, size, eps, BLOCK: tl.constexpr):
+def _embed(tokens, embedding, residual, weight, out, size, eps, embed_scale, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     mask = columns < size
-    x = tl.load(embedding + tl.load(tokens + row) * size + columns, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(embedding + tl.load(tokens + row) * size + columns, mask=mask, other=0.0).to(tl.float32) * embed_scale
     tl.store(residual + row * size + columns, x, mask=mask)
     _norm_and_store(x, weight, out + row * size, columns, mask, size, eps)
 
 
 @triton.jit
-def _add_and_norm(y, b, residual, weight, out, size, y_stride, ranks, eps, BLOCK: tl.constexpr, RANKS: tl.constexpr):
-    """residual += y + its adapter; out = norm(residual)."""
+def _add_and_norm(
+    y, b, residual, weight, output_norm, out, size, y_stride, ranks, eps, BLOCK: tl.constexpr, RANKS: tl.constexpr,
+    OUTPUT_NORM: tl.constexpr,
+):  # fmt: skip
+    """residual += y + its adapter, normed where the family does that; out = norm(residual)."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     mask = columns < size
     y += row * y_stride
     acc = tl.load(y + columns, mask=mask, other=0.0).to(tl.float32)
     acc = _add_lora(y, b, acc, columns, mask, size, 0, ranks, RANKS)
+    if OUTPUT_NORM:
+        acc = acc * tl.rsqrt(tl.sum(acc * acc) / size + eps)
+        acc = acc * tl.load(output_norm + columns, mask=mask, other=0.0).to(tl.float32)
     x = tl.load(residual + row * size + columns, mask=mask, other=0.0) + acc
     tl.store(residual + row * size + columns, x, mask=mask)
     _norm_and_store(x, weight, out + row * size, columns, mask, size, eps)
@@ -69,19 +75,23 @@ def _add_and_norm(y, b, residual, weight, out, size, y_stride, ranks, eps, BLOCK
 @triton.jit
 def _rotate_and_cache(
     y, b, q_out, keys, values, cos, sin, first, column, q_norm, k_norm, y_stride, row_stride, head_stride,
-    heads, kv_heads, q_ranks, k_ranks, v_ranks, eps, D: tl.constexpr, BLOCK: tl.constexpr, NORM: tl.constexpr,
-    RANKS: tl.constexpr,
+    heads, kv_heads, q_ranks, k_ranks, v_ranks, eps, D: tl.constexpr, R: tl.constexpr, BLOCK: tl.constexpr, NORM: tl.constexpr,
+    RANKS: tl.constexpr, SHARED: tl.constexpr,
 ):  # fmt: skip
-    """A head of q, k or v: adapter, norm of the head where the model has one, rotation; k and v go into the cache."""
+    """A head of q, k or v: adapter, norm of the head where the model has one, rotation of its first R dimensions; k and v go into
+    the cache. SHARED: one adapter for q, k and v together, as their matrix is one."""
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     HALF: tl.constexpr = D // 2
     out_size = (heads + 2 * kv_heads) * D
-    low = tl.arange(0, BLOCK)
-    mask = low < HALF
-    high = low + HALF
+    pair = tl.arange(0, BLOCK)
+    mask = pair < HALF
+    low = tl.where(pair < R // 2, pair, pair + R // 2)  # dimensions that are not rotated are paired among themselves
+    high = tl.where(pair < R // 2, pair + R // 2, pair + HALF)
     is_q, is_v = head < heads, head >= heads + kv_heads
     first_rank = tl.where(is_q, 0, tl.where(is_v, q_ranks + k_ranks, q_ranks))
     last_rank = tl.where(is_q, q_ranks, tl.where(is_v, q_ranks + k_ranks + v_ranks, q_ranks + k_ranks))
+    if SHARED:
+        first_rank, last_rank = 0, q_ranks
     y += row * y_stride
     a = tl.load(y + head * D + low, mask=mask, other=0.0).to(tl.float32)
     c = tl.load(y + head * D + high, mask=mask, other=0.0).to(tl.float32)
@@ -112,8 +122,9 @@ def _rotate_and_cache(
 
 @triton.jit
 def _attend(
-    q, keys, values, out, partial, first, column, row_stride, head_stride, heads, scale,
+    q, keys, values, out, partial, first, column, row_stride, head_stride, heads, scale, window, softcap,
     GROUP: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr, SPLITS: tl.constexpr,
+    SOFTCAP: tl.constexpr,
 ):  # fmt: skip
     """The queries of one row that share a key-value head, over one part of the live columns (flash decoding)."""
     row, kv_head, split = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
@@ -121,7 +132,8 @@ def _attend(
     in_head = d < D
     head = row * heads + kv_head * GROUP + g
     queries = tl.load(q + head[:, None] * D + d[None, :], mask=(g < GROUP)[:, None] & in_head[None, :], other=0.0)
-    start, end = tl.load(first + row), tl.load(column) + 1
+    end = tl.load(column) + 1
+    start = tl.maximum(tl.load(first + row), end - window)
     blocks = tl.cdiv(end - start, BLOCK * SPLITS)
     start += split * blocks * BLOCK
     end = tl.minimum(end, start + blocks * BLOCK)
@@ -134,7 +146,10 @@ def _attend(
         columns = block + n
         live = columns < end
         k = tl.load(keys + columns[None, :] * D + d[:, None], mask=live[None, :] & in_head[:, None], other=0.0)
-        scores = tl.where(live[None, :], tl.dot(queries, k) * scale, -1e30)
+        scores = tl.dot(queries, k) * scale
+        if SOFTCAP:
+            scores = softcap * (2.0 / (1.0 + tl.exp(-2.0 * scores / softcap)) - 1.0)  # tanh
+        scores = tl.where(live[None, :], scores, -1e30)
         higher = tl.maximum(highest, tl.max(scores, 1))
         weights = tl.where(live[None, :], tl.exp(scores - higher[:, None]), 0.0)
         shrink = tl.exp(highest - higher)
@@ -166,8 +181,11 @@ def _join_splits(partial, out, D: tl.constexpr, BLOCK_D: tl.constexpr, SPLITS: t
 
 
 @triton.jit
-def _silu_times_up(y, b, out, rows, size, y_stride, gate_ranks, up_ranks, M: tl.constexpr, N: tl.constexpr, R: tl.constexpr):
-    """silu(gate + its adapter) * (up + its adapter)."""
+def _gate_times_up(
+    y, b, out, rows, size, y_stride, gate_ranks, up_ranks, up_first, M: tl.constexpr, N: tl.constexpr, R: tl.constexpr,
+    GELU: tl.constexpr,
+):  # fmt: skip
+    """activation(gate + its adapter) * (up + its adapter); the ranks of up's adapter begin at `up_first`."""
     m = (tl.program_id(0) * M + tl.arange(0, M)).to(tl.int64)
     n = tl.program_id(1) * N + tl.arange(0, N)
     mask = (m < rows)[:, None] & (n < size)[None, :]
@@ -177,13 +195,14 @@ def _silu_times_up(y, b, out, rows, size, y_stride, gate_ranks, up_ranks, M: tl.
         r = tl.arange(0, R)
         a = y + m[:, None] * y_stride + 2 * size + r[None, :]
         gate_a = tl.load(a, mask=(m < rows)[:, None] & (r < gate_ranks)[None, :], other=0.0)
-        up_a = tl.load(a + gate_ranks, mask=(m < rows)[:, None] & (r < up_ranks)[None, :], other=0.0)
+        up_a = tl.load(a + up_first, mask=(m < rows)[:, None] & (r < up_ranks)[None, :], other=0.0)
         columns = (n < size)[None, :]
         gate_b = tl.load(b + r[:, None] * 2 * size + n[None, :], mask=(r < gate_ranks)[:, None] & columns, other=0.0)
-        up_rows = b + (gate_ranks + r[:, None]) * 2 * size + size + n[None, :]
+        up_rows = b + (up_first + r[:, None]) * 2 * size + size + n[None, :]
         gate += tl.dot(gate_a, gate_b)
         up += tl.dot(up_a, tl.load(up_rows, mask=(r < up_ranks)[:, None] & columns, other=0.0))
-    activated = gate / (1.0 + tl.exp(-gate)) * up
+    inner = 1.5957691216057308 * (gate + 0.044715 * gate * gate * gate) if GELU else gate  # GELU by tanh is a sigmoid, too
+    activated = gate / (1.0 + tl.exp(-inner)) * up
     tl.store(out + m[:, None] * size + n[None, :], activated.to(out.dtype.element_ty), mask=mask)
 
 
@@ -270,33 +289,36 @@ class FusedStep:
             self.normed,
             size,
             decoder.eps,
+            decoder.embed_scale,
             BLOCK=block,
             num_warps=8,
         )
         for index, (layer, (keys, values)) in enumerate(zip(layers, cache, strict=True)):
             self._attention(layer, self.normed, first, column, keys, values)
-            self._add(layer.o_proj, self.attended, layer.post_attention_norm, block)
+            self._add(layer.o_proj, self.attended, layer.attention_output_norm, layer.post_attention_norm, block)
             activated = self._activated(layer.gate_up_proj, self.normed)
-            self._add(
-                layer.down_proj, activated, layers[index + 1].input_norm if index + 1 < len(layers) else decoder.norm, block
-            )
+            next_norm = layers[index + 1].input_norm if index + 1 < len(layers) else decoder.norm
+            self._add(layer.down_proj, activated, layer.mlp_output_norm, next_norm, block)
         return self.normed
 
     def _attention(self, layer: Any, x: Tensor, first: Tensor, column: Tensor, keys: Tensor, values: Tensor) -> None:
         decoder, y, rows = self.decoder, layer.qkv_proj.with_lora_inputs(x), len(x)
         heads, kv_heads, dim = decoder.heads, decoder.kv_heads, decoder.head_dim
         ranks = layer.qkv_proj.ranks
+        shared = len(ranks) == 1
         norms = (layer.q_norm, layer.k_norm) if layer.q_norm is not None else (x, x)
         _rotate_and_cache[(rows, heads + 2 * kv_heads)](
-            y, _lora_b(layer.qkv_proj, y), self.q, keys, values, decoder.cos, decoder.sin, first, column, *norms,
-            y.stride(0), keys.stride(0), keys.stride(1), heads, kv_heads, *ranks, decoder.eps,
-            D=dim, BLOCK=_power_of_two(dim // 2), NORM=layer.q_norm is not None, RANKS=max(ranks), num_warps=1,
+            y, _lora_b(layer.qkv_proj, y), self.q, keys, values, layer.cos, layer.sin, first, column, *norms,
+            y.stride(0), keys.stride(0), keys.stride(1), heads, kv_heads, *(ranks * 3 if shared else ranks), decoder.eps,
+            D=dim, R=decoder.rotary_dim, BLOCK=_power_of_two(dim // 2), NORM=layer.q_norm is not None, RANKS=max(ranks),
+            SHARED=shared, num_warps=1,
         )  # fmt: skip
         group = heads // kv_heads
         _attend[(rows, kv_heads, self.splits)](
-            self.q, keys, values, self.attended, self.partial, first, column, keys.stride(0), keys.stride(1), heads, dim**-0.5,
+            self.q, keys, values, self.attended, self.partial, first, column, keys.stride(0), keys.stride(1), heads,
+            decoder.scale, layer.window or 1 << 30, decoder.softcap or 0.0,
             GROUP=group, G=_power_of_two(group, 16), D=dim, BLOCK_D=_power_of_two(dim, 16), BLOCK=ATTENTION_BLOCK,
-            SPLITS=self.splits, num_warps=4, num_stages=3,
+            SPLITS=self.splits, SOFTCAP=decoder.softcap is not None, num_warps=4, num_stages=3 if dim <= 128 else 2,
         )  # fmt: skip
         if self.splits > 1:
             _join_splits[(rows * heads,)](
@@ -304,20 +326,24 @@ class FusedStep:
                 BLOCK_S=_power_of_two(self.splits), num_warps=1,
             )  # fmt: skip
 
-    def _add(self, linear: FusedLinear, x: Tensor, norm: Tensor, block: int) -> None:
+    def _add(self, linear: FusedLinear, x: Tensor, output_norm: Tensor | None, norm: Tensor, block: int) -> None:
         y, size = linear.with_lora_inputs(x), self.normed.shape[1]
         _add_and_norm[(len(x),)](
-            y, _lora_b(linear, y), self.residual, norm, self.normed, size, y.stride(0), linear.ranks[0], self.decoder.eps,
-            BLOCK=block, RANKS=linear.ranks[0], num_warps=8,
+            y, _lora_b(linear, y), self.residual, norm, norm if output_norm is None else output_norm, self.normed, size,
+            y.stride(0), linear.ranks[0], self.decoder.eps, BLOCK=block, RANKS=linear.ranks[0],
+            OUTPUT_NORM=output_norm is not None, num_warps=8,
         )  # fmt: skip
 
     def _activated(self, linear: FusedLinear, x: Tensor) -> Tensor:
         y, ranks, size = linear.with_lora_inputs(x), linear.ranks, linear.outputs // 2
         out = torch.empty(len(x), size, dtype=x.dtype, device=x.device)
         wide = _power_of_two(max(ranks), 16) if sum(ranks) else 0
-        _silu_times_up[(triton.cdiv(len(x), 16), triton.cdiv(size, 128))](
-            y, _lora_b(linear, y), out, len(x), size, y.stride(0), *ranks, M=16, N=128, R=wide, num_warps=4
-        )
+        shared = len(ranks) == 1
+        gate, up, up_first = (ranks[0], ranks[0], 0) if shared else (*ranks, ranks[0])
+        _gate_times_up[(triton.cdiv(len(x), 16), triton.cdiv(size, 128))](
+            y, _lora_b(linear, y), out, len(x), size, y.stride(0), gate, up, up_first, M=16, N=128, R=wide,
+            GELU=self.decoder.gelu, num_warps=4,
+        )  # fmt: skip
         return out
 
 

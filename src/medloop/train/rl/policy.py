@@ -142,7 +142,7 @@ class Policy:
                 hidden = hidden.to(head.weight.dtype)
                 tokens = token_logprobs(
                     hidden, head.weight, batch.targets, temperature=temperature, bias=head.bias, places=batch.places,
-                    entropy=entropy,
+                    entropy=entropy, softcap=getattr(model.config.get_text_config(), "final_logit_softcapping", None),
                 )  # fmt: skip
             else:
                 logits = model(**inputs).logits[rows, batch.predictors]

@@ -1,0 +1,59 @@
+"""The fast training forward of each family on a CPU: the library's log-probabilities and gradients, in float32."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from medloop.models.fast_forward import FastForward, open_fast_forward
+from medloop.models.packing import pack
+from medloop.models.rollout.build import build_fast_decoder
+from medloop.testing.families import family_configs, family_twin
+from medloop.train.rl.logprobs import token_logprobs
+
+SHARED = list(range(3, 14))
+PROMPTS = [SHARED, SHARED, [5, 6, 7], SHARED, [200]]
+ANSWERS = [list(range(20, 29)), [4], list(range(40, 57)), list(range(100, 124)), [1, 2, 3, 4, 5]]
+WEIGHTS = torch.tensor([1.0, -0.5, 0.3, -1.0, 0.7])
+
+
+def library_loss(model: Any) -> torch.Tensor:
+    total = torch.zeros(())
+    for prompt, answer, weight in zip(PROMPTS, ANSWERS, WEIGHTS, strict=True):
+        logits = model(input_ids=torch.tensor([prompt + answer]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+        total = total + logits.log_softmax(-1).gather(1, torch.tensor(answer)[:, None]).sum() * weight
+    return total
+
+
+def fast_loss(forward: FastForward) -> torch.Tensor:
+    rows, predictors = pack(PROMPTS, ANSWERS, torch.device("cpu"))
+    targets = torch.stack([F.pad(torch.tensor(a), (0, predictors.shape[1] - len(a)), value=-1) for a in ANSWERS])
+    decoder = forward.decoder
+    scored = token_logprobs(
+        forward(rows)[predictors], decoder.lm_head, targets.clamp(min=0), temperature=1.0, mask=targets >= 0,
+        softcap=decoder.logit_softcap,
+    )  # fmt: skip
+    return (scored.logprobs * WEIGHTS[:, None]).sum()
+
+
+def gradients(model: Any, loss: torch.Tensor) -> torch.Tensor:
+    model.zero_grad()
+    loss.backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
+
+
+@pytest.mark.parametrize("family", family_configs())
+def test_loss_and_gradients_are_the_library_s(family: str) -> None:
+    model = family_twin(family, adapter=True)
+    loss = library_loss(model)
+    expected = gradients(model, loss)
+    forward = FastForward(build_fast_decoder(model, merge=False))
+    ours = fast_loss(forward)
+    assert torch.allclose(ours, loss, rtol=1e-4)
+    assert (gradients(model, ours) - expected).norm() < 1e-4 * expected.norm()
+
+
+def test_a_model_is_compared_with_the_library_before_it_is_trained() -> None:
+    model = family_twin("gemma3", adapter=True)
+    assert torch.allclose(fast_loss(open_fast_forward(model)), library_loss(model), rtol=1e-4)
