@@ -95,12 +95,13 @@ def share(values: list[bool]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Recall of passages, and questions that the documents do not cover.")
     parser.add_argument("--data", type=Path, required=True, help="folder with the rag_* files")
-    parser.add_argument("--split", choices=["dev", "test", "fresh", "all"], default="test")
+    parser.add_argument("--split", choices=["dev", "test", "fresh", "held_out", "tune", "all"], default="test")
     parser.add_argument("--words-only", action="store_true", help="without an encoder")
     parser.add_argument("--home", type=Path, help="keep documents and vectors here for the next run")
     args = parser.parse_args()
     questions = [json.loads(line) for line in QUESTIONS.read_text(encoding="utf-8").splitlines()]
-    questions = [question for question in questions if args.split in (question["split"], "all")]
+    parts = {"tune": ("dev", "fresh"), "all": ("dev", "test", "fresh", "held_out")}.get(args.split, (args.split,))
+    questions = [question for question in questions if question["split"] in parts]
     with tempfile.TemporaryDirectory() as temp:
         home = args.home or Path(temp)
         measure(home, args.data, questions, words_only=args.words_only)

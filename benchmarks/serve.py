@@ -11,6 +11,7 @@ time between two tokens of the others and with the time to the first token on an
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
 import re
@@ -21,10 +22,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import torch
@@ -75,10 +77,11 @@ def serving(folder: Path, *more: str) -> Iterator[tuple[str, int]]:
         process.wait()
 
 
-def complete(client: httpx.Client, url: str, model: str, prompt: list[int], tokens: int) -> None:
-    body = {"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-    response = client.post(f"{url}/v1/completions", json=body)
-    assert response.status_code == 200 and response.json()["usage"]["completion_tokens"] == tokens, response.text
+def complete(client: http.client.HTTPConnection, body: bytes, tokens: int) -> None:
+    client.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+    response = client.getresponse()
+    answer = json.loads(response.read())
+    assert response.status == 200 and answer["usage"]["completion_tokens"] == tokens, answer
 
 
 def times(url: str, prompt: list[int], tokens: int) -> list[float]:
@@ -106,20 +109,31 @@ def at_once(work: list[Callable[[], None]]) -> float:
 
 
 def served(url: str, rows: list[list[int]], tokens: int, models: list[str], rounds: int) -> float:
-    """Tokens per second of clients that each ask `rounds` times. They are connected before."""
+    """Tokens per second of clients that each ask `rounds` times. They are connected before, and light: 64 clients of a heavier
+    library in one process would measure themselves."""
 
-    def client(http: httpx.Client, index: int) -> Callable[[], None]:
+    def client(connection: http.client.HTTPConnection, index: int) -> Callable[[], None]:
+        body = {"model": models[index % len(models)], "prompt": rows[index], "max_tokens": tokens, "temperature": 0}
+        content = json.dumps(body | {"ignore_eos": True}).encode()
+
         def work() -> None:
             for _ in range(rounds):
-                complete(http, url, models[index % len(models)], rows[index], tokens)
+                complete(connection, content, tokens)
 
         return work
 
     with ExitStack() as stack:
-        clients = [stack.enter_context(httpx.Client(timeout=600)) for _ in rows]
-        for http in clients:
-            http.get(f"{url}/health")
-        return len(rows) * tokens * rounds / at_once([client(http, index) for index, http in enumerate(clients)])
+        clients = [stack.enter_context(closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=600))) for _ in rows]
+        for connection in clients:
+            connection.connect()
+        return len(rows) * tokens * rounds / at_once([client(connection, index) for index, connection in enumerate(clients)])
+
+
+def steps_of(url: str) -> tuple[float, int]:
+    """Seconds in steps of the engine, and how many."""
+    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    values = {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+    return values["medloop_serve_step_seconds_sum"], int(values["medloop_serve_step_seconds_count"])
 
 
 def late_client(url: str, rows: list[list[int]], tokens: int, trials: int) -> dict[str, float]:
@@ -210,6 +224,7 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=64, help="Tokens of a prompt.")
     parser.add_argument("--new", type=int, default=128, help="Tokens of an answer.")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only-served", action="store_true", help="Without the static batch and `generate`.")
     parser.add_argument("--out", type=Path, help="JSON file for the numbers.")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -219,7 +234,8 @@ def main() -> None:
         folder = model_folder(args.arch, Path(temp) / "model")
         tokenizer = AutoTokenizer.from_pretrained(folder)
         rows = prompts(tokenizer, args.clients, args.prompt)
-        report |= in_process(folder, tokenizer, rows, args.new, args.repeats, device)
+        if not args.only_served:
+            report |= in_process(folder, tokenizer, rows, args.new, args.repeats, device)
         adapters = {name: random_adapter(Path(temp) / name, folder, seed, r=8) for seed, name in enumerate(("one", "two"))}
         flags = [word for name, path in adapters.items() for word in ("--adapter", f"{name}={path}")]
         with serving(folder, "--prefix-mb", "0", "--max-rows", str(max(args.clients, 16)), *flags) as (url, pid):
@@ -227,18 +243,26 @@ def main() -> None:
                 served(url, rows, args.new, models, 1)
                 speeds, by_cpu = [], []
                 for _ in range(args.repeats):
-                    used = cpu_seconds(pid)
+                    used, (seconds, steps) = cpu_seconds(pid), steps_of(url)
                     speeds.append(served(url, rows, args.new, models, 2))
                     by_cpu.append(2 * len(rows) * args.new / (cpu_seconds(pid) - used))
+                    after = steps_of(url)
+                    report[f"step_ms_{name}"] = round(1e3 * (after[0] - seconds) / (after[1] - steps), 2)
+                    report[f"steps_{name}"] = after[1] - steps
                 report[f"served_{name}"], report[f"served_{name}_by_cpu"] = round(max(speeds)), round(max(by_cpu))
             report["late_client"] = late_client(url, rows, args.new, 5)
-    report["served_by_static"] = round(report["served_base"] / report["static_batch"], 3)
-    report["served_by_generate"] = round(report["served_base"] / report["generate_one_by_one"], 2)
-    report["served_by_static_by_cpu"] = round(report["served_base_by_cpu"] / report["static_batch_by_cpu"], 3)
+    if not args.only_served:
+        compare(report)
     report["load_after"] = os.getloadavg()[0]
     print(json.dumps(report, indent=2))
     if args.out:
         args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def compare(report: dict[str, Any]) -> None:
+    report["served_by_static"] = round(report["served_base"] / report["static_batch"], 3)
+    report["served_by_generate"] = round(report["served_base"] / report["generate_one_by_one"], 2)
+    report["served_by_static_by_cpu"] = round(report["served_base_by_cpu"] / report["static_batch_by_cpu"], 3)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from medloop.contracts import canonical_json, sha256_id
 from medloop.contracts.assistant import GuardAct
 from medloop.lexicon.health_topic import is_about_body, is_about_health
 from medloop.lexicon.language import is_read
+from medloop.privacy.phi.find import find
 from medloop.privacy.phi.scrub import VERSION as PHI_VERSION
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.reward.detect.doses import MAY_HAVE_DOSE
@@ -31,11 +32,12 @@ from medloop.reward.rules.risk import Risk, overdoses
 from medloop.serve.gateway.guards import NamedInputGuard, NamedOutputGuard
 from medloop.serve.gateway.notices import notice, notices, notices_hash
 
-VERSION = "2"
+VERSION = "3"
 EMERGENCY: Final = "emergency"
 # Kinds that identify somebody. Dates, ages, places and organisations are ordinary words of an answer.
 IDENTIFYING: Final = frozenset({"ID", "CARD", "SSN", "IBAN", "EMAIL", "RECORD", "PHONE", "ADDRESS", "NAME"})
 FEWEST_WORDS: Final = 4  # of a question that can be off topic: "thank you so much" is not one
+LONG_SENTENCE: Final = 2_000  # characters, from which on the search for identifiers has a time limit
 _INVISIBLE: Final = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
 _NOT_PUNCTUATION: Final = re.compile(r"[^\u2026\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+")
 _HAN: Final = re.compile(r"[\u4e00-\u9fff]")
@@ -110,11 +112,10 @@ def dose_guard(before: str, sentence: str) -> GuardAct | None:
 
 
 def phi_guard(before: str, sentence: str) -> GuardAct | None:
-    assessed = Scrubber().assess(sentence)
     named = _pattern("names").search(sentence) is not None
     found = {
         span.kind
-        for span in assessed.spans
+        for span in (find(sentence) if len(sentence) <= LONG_SENTENCE else Scrubber().assess(sentence).spans)
         if span.kind in IDENTIFYING and (span.kind != "NAME" or named) and sentence[span.start : span.end] not in before
     }
     if not found:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -23,17 +22,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-import certifi
-import httpcore
-
 from medloop.errors import ConfigError
 from medloop.serve.gateway.addresses import CheckedNetwork, Network, check_url
+from medloop.serve.gateway.connections import ConnectionStack
 from medloop.serve.gateway.wire import BackendFailure, Delta, FailureKind, Json, ModelServer, WireTimeouts
 
 log = logging.getLogger(__name__)
 FAILURES = 3  # in a row, after which a replica is left alone
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-MOST_CONNECTIONS = 512
 T = TypeVar("T")
 Deltas = AsyncGenerator[Delta]
 
@@ -126,10 +122,6 @@ class BackendPool:
         self._looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> BackendPool:
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=ssl.create_default_context(cafile=certifi.where()), network_backend=CheckedNetwork(self._networks),
-            max_connections=MOST_CONNECTIONS, max_keepalive_connections=64, keepalive_expiry=4.0,
-        )  # fmt: skip
         self.backends = [self._backend(address, fallback) for address, fallback in self._addresses]
         self._looking = asyncio.create_task(self._keep_looking())
         return self
@@ -139,10 +131,12 @@ class BackendPool:
             self._looking.cancel()
             with suppress(asyncio.CancelledError):
                 await self._looking
-        await self._pool.aclose()
+        for backend in self.backends:
+            await backend.server.connections.aclose()
 
     def _backend(self, address: BackendAddress, fallback: bool) -> Backend:
-        return Backend(address, ModelServer(address.url, self._pool, self._key, self._timeouts), fallback)
+        connections = ConnectionStack(CheckedNetwork(self._networks))
+        return Backend(address, ModelServer(address.url, connections, self._key, self._timeouts), fallback)
 
     async def _keep_looking(self) -> None:
         while True:

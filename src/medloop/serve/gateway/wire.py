@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import httpcore
 
+from medloop.serve.gateway.connections import ConnectionStack
+
 Json = dict[str, Any]
 FailureKind = Literal["unreachable", "timeout", "died", "server", "busy", "no_model", "refused", "unreadable", "internal"]
 MOST_BYTES = 4_000_000  # of one answer
@@ -53,23 +55,21 @@ class ModelServer:
     """The HTTP side of one server."""
 
     url: str
-    pool: httpcore.AsyncConnectionPool
+    connections: ConnectionStack
     key: str = ""
     timeouts: WireTimeouts = field(default_factory=WireTimeouts)
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
-        headers = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
+        host = self.url.partition("://")[2].partition("/")[0].encode()
+        headers = [(b"host", host), (b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
         return [*headers, (b"authorization", f"Bearer {self.key}".encode())] if self.key else headers
 
     async def models(self, timeout_s: float = 5.0) -> tuple[str, ...]:
         """The names it serves; BackendFailure if it does not answer."""
         async with _failures():
-            response = await self.pool.request(
-                "GET",
-                f"{self.url}/v1/models",
-                headers=self._headers(),
-                extensions={"timeout": self.timeouts.extension(timeout_s)},
-            )
+            timeout = {"timeout": self.timeouts.extension(timeout_s)}
+            request = httpcore.Request("GET", f"{self.url}/v1/models", headers=self._headers(), extensions=timeout)
+            response = await self.connections.request(request)
         if response.status != 200:
             raise _status_failure(response.status)
         try:
@@ -122,9 +122,9 @@ class ModelServer:
 
     def _post(self, payload: bytes) -> Any:
         headers = [*self._headers(), (b"content-length", str(len(payload)).encode())]
-        timeout = self.timeouts.extension(self.timeouts.read_s)
+        timeout = {"timeout": self.timeouts.extension(self.timeouts.read_s)}
         url = f"{self.url}/v1/chat/completions"
-        return self.pool.stream("POST", url, headers=headers, content=payload, extensions={"timeout": timeout})
+        return self.connections.stream(httpcore.Request("POST", url, headers=headers, content=payload, extensions=timeout))
 
 
 class _failures:
