@@ -1,9 +1,12 @@
 """What the gateway costs, beside a direct call in the same run, and what its guards find on labelled files.
 
     python benchmarks/gateway.py                             # overhead: one client, then 8 at once, whole answers and streams
+    python benchmarks/gateway.py --throughput                # tokens/s of 8 clients, beside the same directly
     python benchmarks/gateway.py --guards ../shared/data     # hits and false alarms of each guard, by language
 
-The model server is a small process of its own that answers at once, so that everything that is measured is the gateway.
+For the overhead, the model server is a small process of its own that answers at once, so that everything that is measured is the
+gateway. For the throughput it is `medloop serve` with embedded:tiny; both are asked in turns, so that a busy machine disturbs
+both, and the best of each is compared, as is the median of the pairs.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -191,12 +195,9 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure_overhead(requests: int) -> None:
-    context = multiprocessing.get_context("spawn")
-    ready = context.Queue()
-    model = context.Process(target=_instant_server, args=(ready,), daemon=True)
-    model.start()
-    direct = f"http://127.0.0.1:{ready.get(timeout=60)}"
+@contextmanager
+def _gateway(direct: str) -> Iterator[tuple[str, str, int]]:
+    """Address, key and process id of `medloop api serve` before this model server."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "clinic"
         init_workspace(home)
@@ -204,37 +205,98 @@ def measure_overhead(requests: int) -> None:
             key = users.new_key(store, users.add_user(store, "bench", "engineer", actor="bench"), scopes=("chat",), actor="bench")
         environ = {**os.environ, "MEDLOOP_HOME": str(home), "MEDLOOP_GATEWAY__BACKENDS": direct}
         command = [sys.executable, "-m", "medloop", "api", "serve", "--port", "0", "--rate", "100000"]
-        with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as api:
-            try:
-                lines = iter(api.stdout or ())
-                url = next(match[0] for line in lines if (match := re.search(r"http://127\.0\.0\.1:\d+", line)))
-                time.sleep(3)  # word lists are loaded in the background
-                heads = ("direct p50", "p95", "gateway p50", "p95", "added p50", "CPU/answer", "answers/s")
-                print(f"{'':<20}" + "".join(f"{head:>13}" for head in heads))
-                for clients, stream in ((1, False), (1, True), (8, False), (8, True)):
-                    plain, _ = asyncio.run(_run(direct, "", clients=clients, requests=requests, stream=stream))
-                    before = _cpu(api.pid)
-                    through, speed = asyncio.run(_run(url, key, clients=clients, requests=requests, stream=stream))
-                    cpu = (_cpu(api.pid) - before) / (requests + 20)
-                    values = [1000 * statistics.quantiles(times, n=20)[place] for times in (plain, through) for place in (9, 18)]
-                    name = f"{clients} client{'s' if clients > 1 else ''}, {'stream' if stream else 'whole'}"
-                    shown = [*values, values[2] - values[0], 1000 * cpu]
-                    print(f"{name:<20}" + "".join(f"{value:>11.2f}ms" for value in shown) + f"{speed:>13.1f}")
-                print(read_numbers(home / "logs/trace_counts.bin"))
-            finally:
-                api.terminate()
-                api.wait()
+        with _started(command, environ) as (url, pid):
+            time.sleep(3)  # word lists are loaded in the background
+            yield url, key, pid
+            print(read_numbers(home / "logs/trace_counts.bin"))
+
+
+@contextmanager
+def _started(command: list[str], environ: dict[str, str]) -> Iterator[tuple[str, int]]:
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            lines = iter(process.stdout or ())
+            yield next(match[0] for line in lines if (match := re.search(r"http://127\.0\.0\.1:\d+", line))), process.pid
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def measure_overhead(requests: int) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready = context.Queue()
+    model = context.Process(target=_instant_server, args=(ready,), daemon=True)
+    model.start()
+    direct = f"http://127.0.0.1:{ready.get(timeout=60)}"
+    with _gateway(direct) as (url, key, pid):
+        heads = ("direct p50", "p95", "gateway p50", "p95", "added p50", "CPU/answer", "answers/s")
+        print(f"{'':<20}" + "".join(f"{head:>13}" for head in heads))
+        for clients, stream in ((1, False), (1, True), (8, False), (8, True)):
+            plain, _ = asyncio.run(_run(direct, "", clients=clients, requests=requests, stream=stream))
+            before = _cpu(pid)
+            through, speed = asyncio.run(_run(url, key, clients=clients, requests=requests, stream=stream))
+            cpu = (_cpu(pid) - before) / (requests + 20)
+            values = [1000 * statistics.quantiles(times, n=20)[place] for times in (plain, through) for place in (9, 18)]
+            name = f"{clients} client{'s' if clients > 1 else ''}, {'stream' if stream else 'whole'}"
+            shown = [*values, values[2] - values[0], 1000 * cpu]
+            print(f"{name:<20}" + "".join(f"{value:>11.2f}ms" for value in shown) + f"{speed:>13.1f}")
     model.terminate()
     model.join()
+
+
+async def _generate(url: str, key: str, tokens: int, stream: bool) -> float:
+    """Tokens per second of 8 clients that each ask twice."""
+
+    async def client(pool: httpcore.AsyncConnectionPool) -> int:
+        total = 0
+        for _ in range(2):
+            body: dict[str, Any] = {"model": "medloop" if key else "embedded:tiny", "max_tokens": tokens, "temperature": 1.0}
+            body |= {"messages": [{"role": "user", "content": QUESTION.format(next(_numbers))}], "stream": stream}
+            content = json.dumps(body | ({"stream_options": {"include_usage": True}} if stream else {})).encode()
+            headers = [(b"content-type", b"application/json"), (b"authorization", f"Bearer {key or 'none'}".encode())]
+            headers.append((b"content-length", str(len(content)).encode()))
+            response = await pool.request("POST", f"{url}/v1/chat/completions", headers=headers, content=content)
+            assert response.status == 200, response.content[:300]
+            found = re.findall(rb'"completion_tokens": ?(\d+)', response.content)
+            total += int(found[-1])
+        return total
+
+    async with httpcore.AsyncConnectionPool() as pool:
+        began = time.perf_counter()
+        counts = await asyncio.gather(*(client(pool) for _ in range(8)))
+        return sum(counts) / (time.perf_counter() - began)
+
+
+def measure_throughput(tokens: int, rounds: int) -> None:
+    serve = [sys.executable, "-m", "medloop", "serve", "--model", "embedded:tiny", "--port", "0"]
+    with _started(serve, {**os.environ, "OMP_NUM_THREADS": "1"}) as (direct, _), _gateway(direct) as (url, key, _):
+        for stream in (False, True):
+            pairs = []
+            for number in range(rounds + 1):
+                plain = asyncio.run(_generate(direct, "", tokens, stream))
+                through = asyncio.run(_generate(url, key, tokens, stream))
+                pairs += [(plain, through)] if number else []  # the first pair warms both up
+            best, fastest = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+            ratio = statistics.median(through / plain for plain, through in pairs)
+            name = f"8 clients, {tokens} tokens, {'stream' if stream else 'whole'}"
+            print(
+                f"{name}: directly {best:.0f} tokens/s, through the gateway "
+                f"{fastest:.0f} ({fastest / best:.1%}; median of {rounds} pairs {ratio:.1%})"
+            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--guards", type=Path, help="Folder with the labelled files.")
     parser.add_argument("--requests", type=int, default=400, help="Per line of the table.")
+    parser.add_argument("--throughput", action="store_true", help="Tokens/s with a model server that generates.")
+    parser.add_argument("--tokens", type=int, default=128, help="Of one answer, for --throughput.")
+    parser.add_argument("--rounds", type=int, default=5, help="Pairs of runs, for --throughput.")
     options = parser.parse_args()
     if options.guards is not None:
         measure_guards(options.guards)
+    elif options.throughput:
+        measure_throughput(options.tokens, options.rounds)
     else:
         measure_overhead(options.requests)
 

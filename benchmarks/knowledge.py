@@ -1,7 +1,7 @@
 """Does the assistant find the right passage, and does it say so when there is none?
 
     python benchmarks/knowledge.py --data DIR                  # the half of the questions that the number is for
-    python benchmarks/knowledge.py --data DIR --split dev      # the half that fusion was chosen on; --split all: both
+    python benchmarks/knowledge.py --data DIR --split dev      # the half that fusion was chosen on; all: every question
 
 Documents: rag_en_openem_emergency80 (80, emergency medicine), rag_en_nih_cdc_leaflets (104, patients), the Chinese text of
 rag_zh_en_covid_protocol (13). All of them are in one index, added by the functions of `medloop knowledge add`.
@@ -11,8 +11,9 @@ were drawn (36 documents of OpenEM and 32 leaflets, one line each of 80 or 90 to
 with 14 characters or more), and for each line the author of this benchmark wrote one question that it answers, in other words
 than the line where there are others, naming the disease and nothing else of the document. No drawn line was replaced. Questions
 with even numbers are for development (`dev`), those with odd ones for the result (`test`). After that result the thresholds
-were changed, so 30 more were drawn with another seed and written before they were asked (`fresh`). The file holds questions and
-the offsets of the lines, no text of the documents.
+were changed, so 30 more were drawn with another seed and written before they were asked (`fresh`), and later 40 more over
+documents that no question is about so far (`held_out`; the protocol: over lines), of which nothing was chosen. The file holds
+questions and the offsets of the lines, no text of the documents.
 
 The 80 questions that are not covered are rows of judge_en_kqa_must_have (40, patients) and zh_huatuo26m_test_qa (40), chosen by
 reading them beside the list of documents: drugs and complaints that no document is about.

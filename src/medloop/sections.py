@@ -59,6 +59,10 @@ class GatewaySettings(Section):
     most_tokens: int = Field(
         8192, ge=1, le=1_000_000, description="Tokens that a request may ask for with max_tokens; what is above gets a 400."
     )  # fmt: skip
+    answer_tokens: int = Field(
+        1024, ge=1, le=1_000_000,
+        description="Tokens of an answer at most where the request has no max_tokens; fewer where the model's context ends.",
+    )  # fmt: skip
     trace_share: float = Field(
         1.0, ge=0, le=1,
         description="Share of the answers whose trace is stored; those in which a guard acted are always stored.",

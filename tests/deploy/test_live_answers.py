@@ -6,6 +6,8 @@ import pytest
 from deploy_world import live_version, name_of, promote
 from fastapi.testclient import TestClient
 
+from medloop.deploy.alarms import LiveAnswers, LiveProbe
+from medloop.deploy.server import HttpServer, ServerDownError
 from medloop.errors import ConfigError
 from medloop.loop.deploy import deploy_alias, open_fleet
 from medloop.loop.live_watch import LiveWatch
@@ -93,3 +95,22 @@ def test_a_server_of_our_own_is_asked_once_and_gets_versions(tmp_path) -> None:
         settings = with_own(Settings.model_validate({"home": tmp_path, **named}), own)
         addresses = [address.url for address, _ in backend_pool(settings, own)._addresses]
         assert sorted(addresses) == sorted(settings.deploy.urls) == sorted({*addresses}) and own[0].url in addresses
+
+
+@pytest.mark.parametrize(("away", "failed"), [(True, 0), (False, 1)])
+def test_a_server_that_is_away_says_nothing_about_the_version_it_had(
+    store, fleet, doubles, monkeypatch, away: bool, failed: int
+) -> None:
+    """One that is up and does not answer for this version does."""
+    deploy_alias(fleet, actor="test")
+    name, answers = name_of(store, 1), LiveAnswers()
+
+    def gone(self: object, *args: object, **more: object) -> None:
+        if away:
+            for double in doubles:
+                double.kill()
+        raise ServerDownError("it did not answer")
+
+    monkeypatch.setattr(HttpServer, "generate", gone)
+    assert LiveProbe(fleet).ask(name, answers) == ()
+    assert answers.counts(name, 60).failed == failed

@@ -122,7 +122,7 @@ class LiveProbe:
                     answers.add(served_name, ok=bool(verdicts[-1].seconds), seconds=verdicts[-1].seconds)
                 failed += [] if verdicts[-1].passed else [verdicts[-1]]
         except ServerDownError:
-            if answers is not None:
+            if answers is not None and observe(server).is_up:  # a server that is away says nothing about the version
                 answers.add(served_name, ok=False, seconds=limits.answer_s)
         return tuple(failed)
 

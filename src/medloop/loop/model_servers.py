@@ -43,7 +43,9 @@ def backend_pool(settings: Settings, own: Sequence[BackendAddress] = ()) -> Back
     fallbacks = parse_backends(section.fallback, networks)
     key = section.key.get_secret_value() or ("" if section.backends else settings.deploy.key.get_secret_value())
     timeouts = WireTimeouts(read_s=section.timeout_s)
-    return BackendPool(replicas, fallbacks, key=key, networks=networks, timeouts=timeouts)
+    return BackendPool(
+        replicas, fallbacks, key=key, networks=networks, timeouts=timeouts, answer_tokens=section.answer_tokens
+    )  # fmt: skip
 
 
 def with_own(settings: Settings, own: Sequence[BackendAddress]) -> Settings:

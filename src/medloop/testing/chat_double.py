@@ -29,6 +29,7 @@ class ChatDouble(ThreadedServer):
         self, answer: str = "Rest and drink water. See a doctor if it gets worse.", models: tuple[str, ...] = ("base",)
     ) -> None:
         self.answer, self.models = answer, list(models)
+        self.max_model_len: int | None = None  # what it says of its models, as vLLM does
         self.faults: list[str] = []
         self.tool_calls: list[list[tuple[str, str]]] = []  # (name, arguments) that it asks for first, one list a completion
         self.requests: list[dict[str, Any]] = []
@@ -52,7 +53,15 @@ class ChatDouble(ThreadedServer):
                 if double.is_dead:  # a connection that was open before
                     self._cut()
                     return
-                self._json(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in double.models]})
+                self._json(
+                    200,
+                    {
+                        "object": "list",
+                        "data": [
+                            {"id": name, "object": "model", "max_model_len": double.max_model_len} for name in double.models
+                        ],
+                    },
+                )
 
             def do_POST(self) -> None:
                 body = self.body()

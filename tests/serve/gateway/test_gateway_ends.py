@@ -11,9 +11,12 @@ from gateway_world import CHEST, COUGH, events_of
 
 from medloop.contracts.assistant import Route
 from medloop.deploy.alarms import LiveAnswers
+from medloop.serve.gateway.addresses import CheckedNetwork
 from medloop.serve.gateway.answer_plan import ChatCaller
 from medloop.serve.gateway.chat_request import ChatError, parse_request
+from medloop.serve.gateway.connections import ConnectionStack
 from medloop.serve.gateway.model_tools import run_calls
+from medloop.serve.gateway.wire import ModelServer
 from medloop.store.db import open_store
 from medloop.store.records.routes import add_route
 
@@ -43,6 +46,27 @@ def test_more_tokens_than_the_settings_allow_are_refused(gateway_world) -> None:
     response = world.ask(max_tokens=51)
     assert response.status_code == 400 and response.json()["error"]["param"] == "max_tokens" and not world.servers[0].requests
     assert world.ask(max_completion_tokens=50).status_code == 200
+
+
+def test_an_answer_without_max_tokens_has_a_limit_that_fits_the_context() -> None:
+    server = ModelServer("http://127.0.0.1:9", ConnectionStack(CheckedNetwork(())))
+    payload = {"messages": [{"role": "user", "content": "咳嗽怎么办？"}]}
+    assert server.with_limit("base", payload, 1024) is payload  # it does not say how much it can read
+    server.lengths = {"base": 1200}
+    assert server.with_limit("base", payload, 1024)["max_tokens"] == 1024
+    long = {"messages": [{"role": "user", "content": "咳" * 40}]}  # 120 bytes and the template may be more than is left
+    assert server.with_limit("base", long, 1024) is long
+    assert server.with_limit("base", payload | {"max_tokens": 7}, 1024)["max_tokens"] == 7
+
+
+def test_the_limit_of_an_answer_reaches_the_model_server(gateway_world) -> None:
+    world = gateway_world(answer_tokens=77)
+    world.servers[0].max_model_len = 4096
+    world.client.portal.call(world.gateway.pool.look_at, world.gateway.pool.backends[0])
+    world.ask()
+    assert world.servers[0].requests[-1]["max_tokens"] == 77
+    world.ask(max_tokens=5)
+    assert world.servers[0].requests[-1]["max_tokens"] == 5
 
 
 @pytest.mark.parametrize("arguments", ["[" * 1500, '{"a": NaN}', '{"a": 1e999}', '{"a": ' + "[" * 300 + "]" * 300 + "}"])
@@ -88,8 +112,9 @@ def test_a_reader_who_leaves_before_the_first_event_is_counted_and_the_server_le
 
 
 def test_the_deadline_holds_while_a_stream_opens(gateway_world) -> None:
-    world = gateway_world(deadline_s=0.3, timeout_s=20)
+    world = gateway_world(deadline_s=0.3, timeout_s=20)  # a server that was given up after 20 s would have failed
     world.servers[0].faults.append("slow")
+    failed = world.gateway.pool.backends[0].failed
 
     async def ask() -> int:
         with pytest.raises(ChatError) as error:
@@ -97,6 +122,7 @@ def test_the_deadline_holds_while_a_stream_opens(gateway_world) -> None:
         return error.value.status
 
     assert world.client.portal.call(ask) == 504 and world.gateway.in_flight == 0
+    assert world.gateway.pool.backends[0].failed == failed
 
 
 def test_a_slow_reader_is_not_a_slow_model(gateway_world) -> None:

@@ -112,9 +112,11 @@ class BackendPool:
     def __init__(
         self, replicas: Iterable[BackendAddress], fallbacks: Iterable[BackendAddress] = (), *, key: str = "",
         networks: Iterable[Network] = (), timeouts: WireTimeouts | None = None, look_every_s: float = 2.0,
+        answer_tokens: int = 1024,
     ) -> None:  # fmt: skip
         self._addresses = [*((address, False) for address in replicas), *((address, True) for address in fallbacks)]
         self._key, self._networks, self._look_every_s = key, tuple(networks), look_every_s
+        self._answer_tokens = answer_tokens
         self._timeouts = timeouts or WireTimeouts()
         self.backends: list[Backend] = []
         self.retries = 0
@@ -208,7 +210,8 @@ class BackendPool:
             self.retries += attempts > 1
             backend.in_flight += 1
             try:
-                answer = await ask(backend, json.dumps({**payload, "model": name}, ensure_ascii=False).encode())
+                limited = backend.server.with_limit(name, payload, self._answer_tokens)
+                answer = await ask(backend, json.dumps({**limited, "model": name}, ensure_ascii=False).encode())
             except BackendFailure as failure:
                 backend.in_flight -= 1
                 backend.has_failed(failure)

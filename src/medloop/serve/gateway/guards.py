@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 CRASHED = "crashed"
 LONGEST_HELD = 600  # characters without the end of a sentence, which are read and shown anyway
 CONTEXT = 600  # characters before a sentence that its guards see as well
+NEAR = 8  # characters before a piece in which the mark may stand that this piece makes the end of a sentence
+_MAY_END = re.compile(r"[。！？!?；;\n.]")
 _END = re.compile(r"[。！？!?；;\n]+[”’\"')）】]*|\.[”’\"')]*(?=\s)")
 
 
@@ -71,7 +73,10 @@ class GuardedAnswer:
         """The next piece of the model's text; returns what may be shown now."""
         if self.stopped:
             return ""
+        near = self._held[-NEAR:] + text
         self._held += text
+        if len(self._held) < LONGEST_HELD and not _MAY_END.search(near):
+            return ""
         end = self._last_end()
         if end == 0:
             return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from medloop.serve.gateway.connections import ConnectionStack
 
 Json = dict[str, Any]
 FailureKind = Literal["unreachable", "timeout", "died", "server", "busy", "no_model", "refused", "unreadable", "internal"]
+DONE = b"[DONE]"
 MOST_BYTES = 4_000_000  # of one answer
 _TRANSPORT = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.UnsupportedProtocol, OSError)
 
@@ -40,6 +41,10 @@ class Delta:
     usage: Json | None = None
     calls: tuple[Json, ...] = ()  # pieces of the calls of tools that the model asks for
 
+    @property
+    def is_plain(self) -> bool:
+        return not (self.reasoning or self.finish_reason or self.usage or self.calls)
+
 
 @dataclass
 class WireTimeouts:
@@ -58,6 +63,7 @@ class ModelServer:
     connections: ConnectionStack
     key: str = ""
     timeouts: WireTimeouts = field(default_factory=WireTimeouts)
+    lengths: dict[str, int] = field(default_factory=dict)  # tokens of prompt and answer together, by model, where it says so
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
         host = self.url.partition("://")[2].partition("/")[0].encode()
@@ -73,9 +79,20 @@ class ModelServer:
         if response.status != 200:
             raise _status_failure(response.status)
         try:
-            return tuple(str(entry["id"]) for entry in json.loads(response.content)["data"])
-        except (ValueError, KeyError, TypeError, RecursionError):
+            cards = json.loads(response.content)["data"]
+            names = tuple(str(card["id"]) for card in cards)
+            self.lengths = {str(card["id"]): card["max_model_len"] for card in cards if type(card.get("max_model_len")) is int}
+            return names
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise BackendFailure("unreadable", "not a list of models") from None
+
+    def with_limit(self, name: str, payload: Json, answer_tokens: int) -> Json:
+        """The payload with `max_tokens`, where it has none. Where prompt and answer may be too long together, the server decides:
+        it would refuse what goes beyond its context, and by itself it ends there. A byte is a token at most."""
+        if "max_tokens" in payload or (length := self.lengths.get(name)) is None:
+            return payload
+        prompt = sum(len(str(message.get("content")).encode()) + 64 for message in payload.get("messages", ()))
+        return payload if prompt + answer_tokens > length else {**payload, "max_tokens": answer_tokens}
 
     async def complete(self, payload: bytes) -> Json:
         """The whole answer."""
@@ -111,12 +128,12 @@ class ModelServer:
                     async for _ in response.aiter_stream():
                         break
                     raise _status_failure(response.status)
-                async for event in _events(response):
-                    if event == b"[DONE]":
+                async for events in _events(response):
+                    for delta in _joined(events):
+                        finished = finished or delta.finish_reason is not None
+                        yield delta
+                    if events[-1] == DONE:
                         break
-                    delta = _delta(event)
-                    finished = finished or delta.finish_reason is not None
-                    yield delta
         if not finished:
             raise BackendFailure("died", "the stream ended before the answer did")
 
@@ -154,24 +171,45 @@ def _status_failure(status: int) -> BackendFailure:
     return BackendFailure("server", f"status {status}", status)  # also a redirect, which is not followed
 
 
-async def _events(response: Any) -> AsyncIterator[bytes]:
-    """The `data:` of each event of a stream; a line that never ends is refused."""
+async def _events(response: Any) -> AsyncIterator[list[bytes]]:
+    """The `data:` of the events of a stream, up to DONE, those together that came together; a line that never ends is refused."""
     buffer, read = bytearray(), 0
     async for part in response.aiter_stream():
         read += len(part)
         buffer += part
         if read > MOST_BYTES:
             raise BackendFailure("unreadable", "the answer is too large")
-        while (end := buffer.find(b"\n")) >= 0:
-            line = bytes(buffer[:end]).rstrip(b"\r")
-            del buffer[: end + 1]
-            if line.startswith(b"data:"):
-                yield line[5:].strip()
+        if (end := buffer.rfind(b"\n")) < 0:
+            continue
+        lines = bytes(buffer[:end]).split(b"\n")
+        del buffer[: end + 1]
+        events = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+        if DONE in events:
+            events = events[: events.index(DONE) + 1]
+        if events:
+            yield events
+
+
+def _joined(events: Sequence[bytes]) -> Iterator[Delta]:
+    """What the events add; pieces of plain text that came together are one."""
+    text: list[str] = []
+    for event in events:
+        delta = None if event == DONE else _delta(event)
+        if delta is not None and delta.is_plain:
+            text.append(delta.text)
+            continue
+        if text:
+            yield Delta("".join(text))
+            text = []
+        if delta is not None:
+            yield delta
+    if text:
+        yield Delta("".join(text))
 
 
 def clean(text: str) -> str:
     """Without halves of characters, which JSON can write and UTF-8 cannot."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _finish(reason: object) -> str | None:
