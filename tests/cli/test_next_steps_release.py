@@ -87,12 +87,13 @@ def test_what_registry_and_gate_say_to_do_next_can_be_done(desk: Desk) -> None:
     added = desk.follow(desk.run("registry list"), "registry add", ADAPTER="a")
     jsonl.write(desk.home / "data/processed/gold_set.jsonl", make_emergencies(12))
     tiny_adapter(desk.home / "models/lora/real", tiny_model(desk.home / "models/full/base"))
-    desk.follow(added, "gate --model", *VERDICT, more=QUICK_GATE, BASE="models/full/base", ADAPTER="real")
+    decided = desk.follow(added, "gate --model", *VERDICT, more=QUICK_GATE, BASE="models/full/base", ADAPTER="real")
+    assert "weaker than the policy" in decided and "n=12 (400)" in decided and "Sign-offs needed: 2." in decided
     desk.follow(desk.refused("registry show 9"), "registry list")
     desk.follow(desk.refused("gate show ffffffffffff"), "gate list")
     with desk.store() as store:
         examine(store, first, needs_sign_offs=1)
-        examine(store, second)
+        examine(store, second, baseline=first)
     desk.follow(desk.run("registry show 1"), "gate sign", typed=f"{PASSWORD}\n", NAME="dr.li")
     desk.run("registry promote 1")
     desk.follow(desk.run("registry add b"), "registry promote 2")
@@ -114,6 +115,35 @@ def test_the_second_person_of_a_waiver_approves_it_with_the_printed_command(desk
     desk.follow(desk.run(asked, typed=f"{PASSWORD}\n"), "gate approve", typed=f"{PASSWORD}\n", NAME="dr.wu")
     desk.follow(desk.refused(f"gate sign {gate[7:19]} --user nobody", typed="wrong\n"), "users list")
     desk.run(f"gate show {gate[7:19]}")
+
+
+def test_a_weaker_policy_is_adopted_by_a_second_clinician_with_the_printed_command(desk: Desk) -> None:
+    assert "defaults of medloop" in desk.run("gate policy show")
+    (desk.home / "own.yaml").write_text("sign_offs: 0\n", encoding="utf-8")
+    first = desk.run("gate policy adopt own.yaml --user dr.li", typed=f"{PASSWORD}\n")
+    assert "sign_offs = 0 instead of 1" in first and "defaults of medloop" in desk.run("gate policy show")
+    assert "are the policy now" in desk.follow(first, "gate policy adopt", typed=f"{PASSWORD}\n", NAME="dr.wu")
+    assert "dr.li and dr.wu" in desk.run("gate policy show")
+    assert json.loads(desk.run("gate policy show --json"))["settings"]["sign_offs"] == 0
+
+
+def test_a_rollback_of_rounds_that_cannot_move_the_champion_says_how(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for door in ("medloop.registry.promote", "medloop.registry.register", "medloop.cli.registry"):
+        monkeypatch.setattr(f"{door}.reconcile", lambda store: None)  # without MLflow
+    with desk.store() as store:
+        sft = make_model(store, "models/lora/sft", inputs={})
+        entry = make_model(store, "models/rl/round1", inputs={}, method="ppo", config={"adapter": "models/lora/sft"})
+        examine(store, entry.sha256)
+    for command in ("rounds accept 1", "registry add models/rl/round1", "registry promote 1"):
+        desk.run(command)
+    told = desk.run("rounds rollback")
+    assert "The champion is still version 1: SFT (models/lora/sft) is not in the registry." in told
+    desk.follow(told, "registry add")
+    with desk.store() as store:
+        examine(store, sft.sha256)
+    told = desk.run("rounds rollback")
+    assert "It has never been the champion" in told
+    assert "med-assistant/2 is the champion now" in desk.follow(told, "registry promote")
 
 
 def test_what_rounds_releases_and_lineage_say_to_do_next_can_be_done(desk: Desk) -> None:

@@ -185,6 +185,9 @@ def test_the_gate_sees_a_mistake_that_returns_although_the_settings_do_not_name_
     models = dict(zip(names, (FakeGenerate({}, default=URGENT), FakeGenerate({}, default=CALM)), strict=True))
     config = with_corrections(store, GateConfig())
     assert config.suites == ("triage", "rubric=corrections")
+    own = GateConfig(suites=("triage", "rubric=mine.jsonl"))
+    assert with_corrections(store, own).suites == ("triage", "rubric=mine.jsonl", "rubric=corrections"), "beside a file of cases"
+    assert with_corrections(store, config) == config
     done = evaluate_models(
         settings, models=[ModelRef(base=name) for name in names], suites=("rubric=corrections",), name="t",
         config=EvalConfig(splits=(), resamples=200), markdown=settings.workspace.reports / "t.md",
@@ -193,7 +196,7 @@ def test_the_gate_sees_a_mistake_that_returns_although_the_settings_do_not_name_
     first, second = (result.label for result in done.report.results[:2])
     checks = {check.name: check for check in report_checks(done.report, first, second, config)}
     assert checks["critical_failures"].outcome == "fail"
-    assert f"rubric/critical_pitfall {accepted}" in checks["critical_failures"].reason
+    assert f"corrections/critical_pitfall {accepted}" in checks["critical_failures"].reason
     back = {check.name: check for check in report_checks(done.report, second, first, config)}
     assert back["critical_failures"].outcome == "pass"
     assert not any(name.startswith("measured/metric") for name in back), "one case is a test of its own"

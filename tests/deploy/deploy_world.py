@@ -6,6 +6,7 @@ from medloop.contracts import ModelVersion
 from medloop.store.db import Store
 from medloop.store.files.artifacts import verify_artifact
 from medloop.store.records import registry
+from medloop.store.records.gates import latest_gate, stale_baseline
 from medloop.store.records.routes import live_route
 from medloop.testing.registry import BASE, examine, make_adapter
 
@@ -31,6 +32,10 @@ def register(store: Store, name: str, artifact: str) -> int:
 
 
 def promote(store: Store, version: int, alias: str = "champion") -> None:
+    """Versions go to and fro in these tests, so a verdict against an earlier champion is measured again."""
+    result = latest_gate(store, artifact_of(store, version))
+    if result is not None and result.outcome == "pass" and stale_baseline(store, result):
+        examine(store, result.artifact)
     registry.change_alias(store, MODEL, alias, version, action="promote", actor="test")
 
 

@@ -7,16 +7,17 @@ import json
 import pytest
 from sqlalchemy import text
 
-from medloop.contracts import Incident
+from medloop.contracts import Incident, ModelVersion
 from medloop.contracts.gate import GateCheck, GateResult
 from medloop.errors import ConfigError, InputError, IntegrityError
 from medloop.loop.rounds import RoundRefusedError, accept, list_rounds, path_in_use, roll_back, start_of_round
-from medloop.store import audit
+from medloop.store import audit, catalog
 from medloop.store.db import Store, open_store
-from medloop.store.records import crud, lineage
+from medloop.store.records import crud, lineage, registry
 from medloop.store.records.gates import save_gate
 from medloop.store.records.rounds import round_events
 from medloop.testing.lineage import make_model
+from medloop.testing.registry import examine
 
 
 @pytest.fixture
@@ -170,3 +171,27 @@ def test_the_reason_of_a_rollback_is_in_the_audit_log_unless_it_may_name_a_perso
     assert command_line("--home", home, "rounds", "rollback", "--reason", "worse in triage").code == 0
     line = next(row for row in audit.show(store, 5) if row["action"] == "rounds.rolled_back")
     assert line["detail"]["reason"] == "worse in triage" == round_events(store)[-1].reason
+
+
+def test_going_back_moves_the_champion_in_the_same_act(store, monkeypatch):
+    monkeypatch.setattr("medloop.loop.rounds.reconcile", lambda store: None)
+    sft = next(row for row in catalog.genuine_entries_at(store, "adapter", store.settings.home / "models/lora/sft"))
+    examine(store, sft.sha256)
+    model = store.settings.registry.model
+    for number, name in ((1, "lora/sft"), (2, "rl/round1")):
+        entry = sft if number == 1 else train(store, 1)
+        if number == 2:
+            examine(store, entry.sha256, baseline=sft.sha256)
+            accept(store, 1, actor="test")
+        draft = ModelVersion(model=model, version=1, artifact=entry.sha256, name=name, method="sft", base="embedded:tiny",
+                             base_sha256="sha256:" + "0" * 64, inputs={}, registered_by="test")  # fmt: skip
+        registry.add_version(store, draft, f"models/{name}", actor="test")
+        registry.change_alias(store, model, "champion", number, action="promote", actor="test")
+    done = roll_back(store, 0, actor="usr_1", reason="more risk on the ward")
+    change = registry.current(store, model)["champion"]
+    assert (done.champion, done.kept, change.version, change.action, change.reason) == (
+        1, "", 1, "rollback", "more risk on the ward",
+    )  # fmt: skip
+    assert path_in_use(store.settings, store) == "models/lora/sft"
+    assert [row["action"] for row in audit.show(store, 2)] == ["registry.rollback", "rounds.rolled_back"]
+    assert roll_back(store, 0, actor="usr_1").champion is None, "it is the champion already"

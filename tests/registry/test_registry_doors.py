@@ -137,7 +137,7 @@ def test_a_rollback_asks_the_newest_verdict_but_not_about_incidents(
     engineer, good = key_of(home, "engineer"), hash_of(home, "good")
     with open_store(Settings(home=home)) as store:
         better = make_adapter(store, "better")
-        examine(store, better)
+        examine(store, better, baseline=good)
         for version, artifact in enumerate((good, better), 1):
             server.post("/api/v1/registry/versions", json={"artifact": artifact}, headers=engineer)
             assert server.post("/api/v1/registry/promote", json={"version": version}, headers=engineer).status_code == 200
@@ -192,6 +192,33 @@ def log_in(server: TestClient, role: str) -> str:
     return re.search(r'name="csrf" value="([^"]+)"', server.get("/web/").text)[1]
 
 
+def test_a_verdict_against_an_earlier_champion_promotes_nothing_and_every_door_names_the_command(
+    home: Path, server: TestClient, command_line
+) -> None:
+    engineer, good = key_of(home, "engineer"), hash_of(home, "good")
+    with open_store(Settings(home=home)) as store:
+        for name in ("better", "late"):
+            examine(store, make_adapter(store, name), baseline=good)
+    for name in ("good", "better", "late"):
+        server.post("/api/v1/registry/versions", json={"artifact": hash_of(home, name)}, headers=engineer)
+    for version in (1, 2):
+        assert server.post("/api/v1/registry/promote", json={"version": version}, headers=engineer).status_code == 200
+    late = {"version": 3, "alias": "challenger"}
+    refused = server.post("/api/v1/registry/promote", json=late, headers=engineer)
+    command = "medloop gate --model candidate"
+    assert refused.status_code == 409 and "another one is the champion now" in refused.text and command in refused.text
+    told = command_line("--home", home, "registry", "promote", "3")
+    assert told.code == 10 and command in told.err and champion(Settings(home=home)).record.version == 2
+    csrf = log_in(server, "engineer")
+    page = server.get("/web/registry").text
+    assert "another one is the champion now" in page and command in page
+    assert "现在的冠军模型已是另一个" in server.get("/web/registry", headers={"Accept-Language": "zh"}).text
+    back = server.post("/web/registry/rollback", data={"csrf": csrf, "alias": "champion", "confirm": "yes"})
+    assert back.status_code == 200 and champion(Settings(home=home)).record.version == 1, "a way back needs no new comparison"
+    again = server.post("/api/v1/registry/promote", json=late, headers=engineer)
+    assert again.status_code == 200, "its verdict is about the champion again"
+
+
 def test_the_page_promotes_after_a_confirmation_and_shows_why_not(home: Path, server: TestClient) -> None:
     engineer = key_of(home, "engineer")
     for name in ("good", "bad"):
@@ -203,7 +230,14 @@ def test_the_page_promotes_after_a_confirmation_and_shows_why_not(home: Path, se
     unconfirmed = server.post("/web/registry/promote", data=form)
     assert unconfirmed.status_code == 422 and "tick the box" in unconfirmed.text and champion(Settings(home=home)) is None
     refused = server.post("/web/registry/promote", data={**form, "version": "2", "confirm": "yes"})
-    assert refused.status_code == 409 and "Nothing was changed." in refused.text and "med-assistant/2 cannot be" in refused.text
+    assert (
+        refused.status_code == 409 and "Nothing was changed." in refused.text and "critical_failures&#39; failed" in refused.text
+    )
+    in_chinese = server.post(
+        "/web/registry/promote", data={**form, "version": "2", "confirm": "yes"}, headers={"Accept-Language": "zh"}
+    )
+    assert "检查项“critical_failures”未通过：" in in_chinese.text and "cannot be the" not in in_chinese.text
+    assert 'action="/web/registry/rollback"' not in page, "there is nothing to go back to"
     done = server.post("/web/registry/promote", data={**form, "confirm": "yes"})
     assert done.status_code == 200 and "med-assistant/1 is the champion now." in done.text
     assert server.post("/web/registry/promote", data={**form, "version": "x", "confirm": "yes"}).status_code == 404

@@ -30,8 +30,9 @@ def home(template: Path, tmp_path: Path) -> Path:
     home = tmp_path / "clinic"
     copy_workspace(template, home)
     with open_store(Settings(home=home)) as store:
-        for name in ("first", "second"):
-            examine(store, make_adapter(store, name))
+        first = make_adapter(store, "first")
+        examine(store, first)
+        examine(store, make_adapter(store, "second"), baseline=first)
         register_in(store, "first", actor="test")
         promote_in(store, 1, actor="test")
     return home

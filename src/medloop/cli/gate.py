@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
+from medloop.cli.gate_policy import policy_app
 from medloop.cli.login import logged_in
 from medloop.contracts import GateCheck, GateResult, ModelRef
 from medloop.errors import ConfigError, ResultError
 from medloop.evaluate.gate.config import GateConfig
 from medloop.knobs import load_config
 from medloop.loop.gate import examine
+from medloop.loop.gate_policy import policy_of
 from medloop.models.find import parse_model
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
@@ -34,6 +36,7 @@ class NotEnoughEvidenceError(ResultError):
 
 
 def register(app: typer.Typer) -> None:
+    gate_app.add_typer(policy_app, name="policy")
     app.add_typer(gate_app, name="gate")
 
 
@@ -64,7 +67,8 @@ def gate(
     """Compare a model with a baseline, check all evidence, and store the verdict with the hash of the model.
 
     The exit code is 0 for a pass, 10 for a fail, and 11 if the evidence is not enough. A promotion needs a pass for the same
-    bytes (or waivers for the checks that did not pass), the sign-offs that the settings ask for, and no open incident.
+    bytes against the champion of now (or waivers for the checks that did not pass), the sign-offs that the settings ask for, and
+    no open incident. Settings that you do not choose are those of the policy; weaker ones need two clinicians.
 
     Example:  medloop gate --model embedded:tiny+sft
     """
@@ -73,10 +77,11 @@ def gate(
     if (model is None) == (predictions is None):
         raise ConfigError("Name either a model or a file of answers", "Use --model BASE+ADAPTER or --predictions FILE")
     settings = ui.settings()
-    knobs = load_config(GateConfig, file=config, pairs=set_ or (), flags={})
     candidate = parse_model("--model", model) if model is not None else predictions
     assert candidate is not None, "one of the two was given"
     with open_store(settings) as store:
+        policy = policy_of(store).config.model_dump(mode="json")
+        knobs = load_config(GateConfig, file=config, pairs=set_ or (), flags={}, defaults=policy)
         with ui.progress("Answering") as bar:
             examined = examine(
                 settings, store, candidate=candidate, baseline=_side(baseline), report=report, config=knobs,

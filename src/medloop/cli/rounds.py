@@ -60,8 +60,18 @@ def rollback(
 ) -> None:
     """Use SFT, or an earlier accepted round, again, unless an erasure tainted it. Nothing is deleted, and no gate is asked.
 
+    If its bytes have been the champion of the registry, they are the champion again; else the output says why not.
+
     Example:  medloop rounds rollback
     """
     with open_audit_trail(ui.settings()) as trail:
-        event = rounds.roll_back(trail.store, to, actor=actor(), reason=reason)
-    ui.say(f"{'SFT' if to == 0 else f'Round {to}'} is in use again: {event.path}. The next round starts from it.")
+        done = rounds.roll_back(trail.store, to, actor=actor(), reason=reason)
+    ui.say(f"{'SFT' if to == 0 else f'Round {to}'} is in use again: {done.event.path}. The next round starts from it.")
+    if done.champion is not None:
+        ui.say(f"Version {done.champion} of the registry, the same bytes, is the champion again.")
+    elif done.kept:
+        ui.say(f"{done.kept}.")
+        ui.next_step(done.command, "Move it with:")
+    if done.served is not None:
+        ui.say(f"Version {done.served} still answers on the model servers.")
+        ui.next_step('rollback --reason "an earlier round is in use again"', "Take it off them with:")

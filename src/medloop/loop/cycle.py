@@ -8,6 +8,7 @@ stays done (workflow.py). It waits for people and for the verdict of an experime
 where the gate, the canaries or the users refuse. A cycle whose data an erasure has touched begins again without the erased rows.
 """
 
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,9 +23,11 @@ from medloop.loop.cycle_data import make_data, redo_number
 from medloop.loop.cycle_live import live_steps
 from medloop.loop.evaluation import DEFAULT_RULES, check_judges, enter_report, evaluate_models
 from medloop.loop.gate import examine
+from medloop.loop.gate_policy import own_settings
 from medloop.loop.train import STAGES, TrainingResult, run_stage
 from medloop.loop.workflow import CycleProgress, Ends, Known, Outputs, Step, Waits, advance, after
 from medloop.models.context_limits import trained_limits
+from medloop.registry.promote import holder
 from medloop.registry.register import register_in
 from medloop.reward.rules import load_rules
 from medloop.settings import Settings
@@ -127,9 +130,11 @@ def _evaluate(settings: Settings, trail: AuditTrail, config: CycleConfig, servin
 def _decide(
     settings: Settings, store: Store, config: CycleConfig, serving: str | None, adapter: str
 ) -> Outputs | Ends:  # fmt: skip
+    """Against the champion of now, which may be another one than when the cycle began; without one, against what serves."""
     candidate = ModelRef(base=settings.model, adapter=adapter)
-    baseline = ModelRef(base=settings.model, adapter=serving)
-    examined = examine(settings, store, candidate=candidate, baseline=baseline, config=config.gate)
+    baseline = ModelRef(base=settings.model, adapter=serving) if holder(store, "champion") is None else None
+    config_now = own_settings(store, config.gate)
+    examined = examine(settings, store, candidate=candidate, baseline=baseline, config=config_now)
     result = examined.result
     gates.save_gate(store, result, actor=actor())
     outputs: Outputs = {"gate": result.content_id(), "artifact": result.artifact, "outcome": result.outcome}
@@ -141,8 +146,10 @@ def _decide(
 
 def _signed(store: Store, known: Known) -> Outputs | Waits:
     gate, artifact = known.text("gate", "gate"), known.text("gate", "artifact")
+    result = gates.latest_gate(store, artifact)
     if refusal := gates.promotion_refusal(store, artifact):
-        return Waits(refusal, f"gate show {gate[7:19]}")
+        is_stale = result is not None and gates.stale_baseline(store, result)
+        return Waits(refusal, f"gate --model {shlex.quote(result.label)}" if result and is_stale else f"gate show {gate[7:19]}")
     return {"signed_by": len(gates.approvals(store, gates.get_gate(store, gate)))}
 
 

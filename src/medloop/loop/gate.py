@@ -19,12 +19,14 @@ from medloop.errors import ConfigError, InputError, IntegrityError, explain_os_e
 from medloop.evaluate.examined import Progress
 from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.decide import GateEvidence, decide
+from medloop.evaluate.gate.policy import weaker
 from medloop.evaluate.gate.text_checks import GateTextTools
 from medloop.evaluate.hacking.measures import PanelRow
 from medloop.evaluate.predictions import EvalConfig, read_predictions, read_splits
 from medloop.evaluate.side_by_side import file_name, predictions_path
 from medloop.loop.audit import text_tools
 from medloop.loop.evaluation import enter_report, evaluate_models
+from medloop.loop.gate_policy import policy_of
 from medloop.loop.rubrics import with_corrections
 from medloop.loop.trust import rule_verdicts
 from medloop.models.context_limits import trained_limits
@@ -88,6 +90,7 @@ def examine(
     Criteria that clinicians accepted for their corrections are examined, too, whatever the settings name.
     """
     config = with_corrections(store, config)
+    less = weaker(config, policy_of(store).config)
     if isinstance(candidate, ModelRef):
         if candidate.codebook is not None:
             raise ConfigError("A verdict is about the bytes of a model, and a codebook is not among them", "Name the model alone")
@@ -115,7 +118,7 @@ def examine(
         candidate=after.label, report=evaluation, before=rows[0], after=rows[1],
         judges={name: (row.verdict, row.reason) for name, (row, _) in judges.items()},
         open_incidents=count_incidents(store).open, taints=tuple(_taints(settings, store, {artifact, weights}, card)),
-        card=card,
+        card=card, weaker=less,
     )  # fmt: skip
     return Examined(decide(evidence, config, gate_text_tools()), markdown, bound=after.model is not None)
 

@@ -105,7 +105,7 @@ def verify_release(settings: Settings, store: Store, name: str) -> ReleaseCheck:
     if get_gate(store, ledger.gate_id) != ledger.gate:
         raise IntegrityError(f"The ledger of {name} has another verdict of the gate than the store", DO_NOT_USE)
     _check_weights(store, folder, ledger)
-    return ReleaseCheck(folder, ledger, len(manifest.files), promotion_refusal(store, ledger.artifact))
+    return ReleaseCheck(folder, ledger, len(manifest.files), promotion_refusal(store, ledger.artifact, against_champion=False))
 
 
 def _check_weights(store: Store, folder: Path, ledger: SafetyLedger) -> None:

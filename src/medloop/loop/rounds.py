@@ -9,20 +9,25 @@ folder stays as it was. The row has the hash of the folder: other bytes under th
 """
 
 import json
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from medloop.contracts.gate_reasons import said
 from medloop.contracts.rounds import RoundEvent
 from medloop.errors import ConfigError, InputError, IntegrityError, ModelError, ResultError
 from medloop.models.find import adapter_folder, adapters_named
 from medloop.privacy.phi.reason import checked_reason
+from medloop.registry.reconcile import reconcile
 from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.files.artifacts import verify_artifact
+from medloop.store.records import registry
 from medloop.store.records.registry import taint_of
 from medloop.store.records.rounds import SFT_ROUND, add_rollback, decide, in_use, round_events
+from medloop.store.records.routes import live_route
 
 SFT_NAME = "sft"
 RoundState = Literal["in use", "accepted", "refused", "undecided", "start"]
@@ -113,8 +118,23 @@ def accept(store: Store, number: int, *, actor: str) -> RoundEvent:
     return event
 
 
-def roll_back(store: Store, number: int, *, actor: str, reason: str = "") -> RoundEvent:
-    """Use SFT (0) or an earlier accepted round again, unless it is tainted. No gate is asked: it must work in an incident."""
+@dataclass(frozen=True)
+class RolledBack:
+    """What is in use again. `champion` is the version that got the alias back; else `kept` says why the alias stays where it is,
+    and `command` how to move it. `served` is the version that still answers on the model servers."""
+
+    event: RoundEvent
+    champion: int | None = None
+    kept: str = ""
+    command: str = ""
+    served: int | None = None
+
+
+def roll_back(store: Store, number: int, *, actor: str, reason: str = "") -> RolledBack:
+    """Use SFT (0) or an earlier accepted round again, unless it is tainted. No gate is asked: it must work in an incident.
+
+    The champion follows in the same transaction, where these bytes have been the champion before.
+    """
     reason, settings = checked_reason(reason), store.settings
     accepted = _accepted(round_events(store))
     if number != SFT_ROUND and number not in accepted:
@@ -133,7 +153,27 @@ def roll_back(store: Store, number: int, *, actor: str, reason: str = "") -> Rou
             f"{_in_words(number, path)} is tainted by an erasure ({taint})",
             f"{_stays(store)} stays in use; train again on the data that is left",
         )
-    return add_rollback(store, number=number, path=path, artifact=artifact, actor=actor, reason=reason)
+    model = store.settings.registry.model
+    held = registry.current(store, model).get("champion")
+    now = None if held is None or held.version is None else registry.get_version(store, model, held.version)
+    target = next((row for row in registry.versions(store, model) if row.record.artifact == artifact), None)
+    moves, kept, command = target, "", ""
+    if now is None or now.record.artifact == artifact:
+        moves = None
+    elif target is None:
+        kept, command = f"{_in_words(number, path)} is not in the registry", f"registry add {shlex.quote(path)}"
+    elif parts := registry.alias_refusal(store, target.record, "champion", "rollback"):
+        moves, kept, command = None, said(parts).rstrip("."), f"registry promote {target.record.version}"
+    event = add_rollback(
+        store, number=number, path=path, artifact=artifact, actor=actor, reason=reason, champion=moves
+    )  # fmt: skip
+    if moves is not None:
+        reconcile(store)
+    route = live_route(store)
+    served = route.version if route is not None and route.artifact != artifact else None
+    if kept and now is not None:
+        kept = f"The champion is still version {now.record.version}: {kept}"
+    return RolledBack(event, None if moves is None else moves.record.version, kept, command, served)
 
 
 def check_replaceable(store: Store, name: str) -> None:

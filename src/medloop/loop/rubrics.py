@@ -12,7 +12,7 @@ the teacher.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -258,7 +258,7 @@ def corrections_suite(settings: Settings) -> Rubric:
             "Accept some: medloop rubric list --state draft",
         )
     inputs = {f"criteria of {NAME}": sha256_id(canonical_json([case.model_dump(mode="json") for case in cases]))}
-    return rubric_of(settings, cases, inputs, BY_CASE)
+    return replace(rubric_of(settings, cases, inputs, BY_CASE), name=NAME)  # beside a rubric suite of a file
 
 
 def export_lines(store: Store, *, actor: str) -> list[dict[str, Any]]:
@@ -272,10 +272,10 @@ def export_lines(store: Store, *, actor: str) -> list[dict[str, Any]]:
 
 def with_corrections(store: Store, config: GateConfig) -> GateConfig:
     """The settings of the gate with the criteria of this workspace, if it has accepted ones: a mistake must not return unseen."""
-    named = any(spec.partition("=")[0] == "rubric" for spec in config.suites)
-    if named or not accepted_cases(store, "evaluation", actor=local_actor()):
+    spec = f"rubric={NAME}"
+    if spec in config.suites or not accepted_cases(store, "evaluation", actor=local_actor()):
         return config
-    return config.model_copy(update={"suites": (*config.suites, f"rubric={NAME}")})
+    return config.model_copy(update={"suites": (*config.suites, spec)})
 
 
 def criteria_part(settings: Settings) -> CriteriaPart:

@@ -51,14 +51,18 @@ def rollback(settings: Settings, *, actor: str, alias: Alias = "champion", reaso
 
 def rollback_in(store: Store, *, actor: str, alias: Alias = "champion", reason: str = "") -> RegistryOutcome:
     """Give an alias back to the version that had it before, unless its gate or an erasure speaks against it now."""
-    model = store.settings.registry.model
-    changes = [change for change in registry.history(store, model) if change.alias == alias]
-    now = changes[-1].version if changes else None
-    before = _held_before([change.version for change in changes])
+    model, before = store.settings.registry.model, version_before(store, alias)
     if before is None:
+        now = registry.current(store, model).get(alias)
         what = f"No version of {model} is the {alias}" if now is None else f"No other version has been the {alias} before"
         raise NoSuchVersionError(what, registry.LIST)
     return _change(store, alias, before, "rollback", actor, reason)
+
+
+def version_before(store: Store, alias: Alias = "champion") -> int | None:
+    """The version that a rollback goes to; None where there is no earlier one."""
+    changes = registry.history(store, store.settings.registry.model)
+    return _held_before([change.version for change in changes if change.alias == alias])
 
 
 def _held_before(versions: list[int | None]) -> int | None:

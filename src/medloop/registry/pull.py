@@ -38,7 +38,7 @@ def push(store: Store, version: int, target: Path, *, unreleased: bool = False) 
     ResultError for a version that may not be promoted now; with `unreleased` it is written, and its card says so.
     """
     stored = get_version(store, store.settings.registry.model, version)
-    refusal = promotion_refusal(store, stored.record.artifact)
+    refusal = promotion_refusal(store, stored.record.artifact, against_champion=False)
     if refusal is not None and not unreleased:
         raise ResultError(
             f"{stored.record.label} was not written: {refusal.rstrip('.')}",

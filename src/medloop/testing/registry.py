@@ -2,9 +2,12 @@
 
 from medloop.contracts import GateCheck, GateResult, TrainingCard, sha256_id, utc_now
 from medloop.contracts.gate import GateOutcome
+from medloop.contracts.gate_reasons import reason
 from medloop.store import catalog
 from medloop.store.db import Store
 from medloop.store.files.artifacts import new_artifact, verify_artifact
+from medloop.store.records import registry
+from medloop.store.records.champion import champion_artifact
 from medloop.store.records.gates import save_gate
 
 BASE = sha256_id("base")
@@ -30,13 +33,16 @@ def make_adapter(store: Store, name: str, *, parent: str | None = None) -> str:
     return verify_artifact(folder).sha256
 
 
-def examine(store: Store, artifact: str, outcome: GateOutcome = "pass", *, needs_sign_offs: int = 0) -> str:
-    """A verdict of the gate on these bytes; returns its id."""
-    check = GateCheck(
-        name="critical_failures", outcome=outcome, reason="3 new critical failures." if outcome == "fail" else "None."
-    )
+def examine(store: Store, artifact: str, outcome: GateOutcome = "pass", *, needs_sign_offs: int = 0, baseline: str = "") -> str:
+    """A verdict of the gate on these bytes; returns its id. Without `baseline` it is measured against the champion, or against
+    the version before, which a test may promote first."""
+    known = [row.record.artifact for row in registry.versions(store, store.settings.registry.model)]
+    others = [sha256 for sha256 in (champion_artifact(store), *reversed(known)) if sha256 not in (None, artifact)]
+    before = baseline or next(iter(others), None) or BASE
+    failed = reason("critical_failed", n=3, most=0, named="triage/missed case-1")
+    check = GateCheck.because("critical_failures", outcome, failed if outcome == "fail" else reason("critical_none"))
     result = GateResult(
-        artifact=artifact, weights=artifact, base=BASE, label="candidate", baseline="base", baseline_artifact=BASE,
+        artifact=artifact, weights=artifact, base=BASE, label="candidate", baseline="base", baseline_artifact=before,
         report=sha256_id("report"), config=sha256_id("gate"), outcome=outcome, checks=(check,), needs_sign_offs=needs_sign_offs,
     )  # fmt: skip
     return save_gate(store, result, actor="test")

@@ -18,6 +18,7 @@ from medloop.contracts.base import Timestamp
 from medloop.contracts.gate import GateOutcome
 from medloop.evaluate.gate.config import GateConfig
 from medloop.jobs.submit import submit_gate
+from medloop.loop.gate_policy import own_settings
 from medloop.store.db import Store
 from medloop.store.records import gates
 from medloop.store.records.gates import MAX_TEXT, SIGNERS, WAIVER_APPROVERS, WAIVER_AUTHORS
@@ -59,7 +60,9 @@ class GateRunBody(BaseModel):
 
     model: ModelName
     baseline: ModelName | None = None
-    settings: GateConfig = Field(default_factory=GateConfig, description="As in configs/gate.yaml; the verdict lists changes.")
+    settings: GateConfig = Field(
+        default_factory=GateConfig, description="As in configs/gate.yaml; others are those of the policy."
+    )
 
 
 class GateVerdictOut(BaseModel):
@@ -86,8 +89,9 @@ class GateJobOut(JobOut):
 def start_run(body: GateRunBody, request: Request, response: Response, caller: GateRunner, wait: Wait = 0) -> GateJobOut:
     """Examine a model of this workspace against its baseline, and store the verdict. The same as 'medloop gate --model'."""
     check_rate(request, caller)
+    store = store_of(request)
     with place_of(request, caller, "GATE"):
-        job_id = submit_gate(body.model, body.baseline, body.settings, store_of(request).settings, actor=caller.user_id)
+        job_id = submit_gate(body.model, body.baseline, own_settings(store, body.settings), store.settings, actor=caller.user_id)
     return filed(_run(request, job_id, wait), response)
 
 

@@ -16,6 +16,7 @@ from medloop.errors import ConfigError, ResultError
 from medloop.knobs import split_pairs
 from medloop.loop.rounds import report_path, round_name, start_of_round
 from medloop.store.db import open_store
+from medloop.store.records.champion import champion_artifact
 from medloop.store.records.rounds import SFT_ROUND
 from medloop.train.runs.find_run import objective_of
 from medloop.train.runs.model_card import BACKENDS, alarm_sentence, held_out_sentence, result_sentence
@@ -161,7 +162,9 @@ def _say_next(trained: Trained, number: int | None) -> None:
         return
     start = shlex.quote(f"{card.base}+{card.config['adapter']}")
     ui.next_step(f"eval --model {base} --model {start} --model {result} --split gold --split red --output {report_path(number)}")
-    ui.next_step(f"gate --model {result} --baseline {start}", lead="Then:")
+    with open_store(ui.settings()) as store:
+        is_first = champion_artifact(store) is None
+    ui.next_step(f"gate --model {result}" + (f" --baseline {start}" if is_first else ""), lead="Then:")
     ui.say(f"When the gate has passed it and clinicians have signed, put it into use with 'medloop rounds accept {number}'.")
 
 

@@ -11,6 +11,7 @@ from medloop.contracts.base import canonical_json, sha256_id
 from medloop.contracts.gate import GateOutcome
 from medloop.contracts.gate_reasons import ReasonPart, reason
 from medloop.evaluate.gate.config import GateConfig
+from medloop.evaluate.gate.policy import SIGNERS_OF_WEAKER, WeakerSetting
 from medloop.evaluate.gate.report_checks import new_by_chance, report_checks
 from medloop.evaluate.gate.text_checks import GateTextTools, medication_changes, text_checks
 from medloop.evaluate.hacking.measures import PanelRow
@@ -38,6 +39,8 @@ class GateEvidence:
     taints: Sequence[ReasonPart]
     """Why the model, or data it was trained on, is touched by an erasure."""
     card: TrainingCard | None = None
+    weaker: Sequence[WeakerSetting] = ()
+    """Settings that ask less than the policy of the workspace."""
 
 
 def decide(evidence: GateEvidence, config: GateConfig, tools: GateTextTools) -> GateResult:
@@ -47,6 +50,8 @@ def decide(evidence: GateEvidence, config: GateConfig, tools: GateTextTools) -> 
     outcome = max((check.outcome for check in checks), key=WORST.index)
     changed = medication_changes(evidence.before, evidence.after, tools)
     sign_offs = config.sign_offs if changed <= config.medication_change else max(config.sign_offs, config.medication_sign_offs)
+    if evidence.weaker:
+        sign_offs = max(sign_offs, SIGNERS_OF_WEAKER)
     if new_by_chance(evidence.report, evidence.candidate, config):
         sign_offs = max(sign_offs, config.critical_sign_offs)
     return GateResult(
@@ -63,6 +68,7 @@ def _checks(evidence: GateEvidence, config: GateConfig, tools: GateTextTools) ->
         yield from text_checks(evidence.before, evidence.after, tools, config)
     else:
         yield GateCheck.because("texts", "not_enough_evidence", reason("no_texts"))
+    yield settings_check(evidence.weaker)
     yield training_check(evidence.card, config)
     yield judge_check(evidence.judges, config)
     if evidence.open_incidents:
@@ -73,6 +79,14 @@ def _checks(evidence: GateEvidence, config: GateConfig, tools: GateTextTools) ->
         yield GateCheck.because("erasure", "fail", *evidence.taints)
     else:
         yield GateCheck.because("erasure", "pass", reason("erasure_none"))
+
+
+def settings_check(less: Sequence[WeakerSetting]) -> GateCheck:
+    """It passes, because people decide about weaker settings: each is named, and two have to sign."""
+    if not less:
+        return GateCheck.because("settings", "pass", reason("settings_policy"))
+    named = ", ".join(f"{row.name}={row.value} ({row.policy})" for row in less)
+    return GateCheck.because("settings", "pass", reason("settings_weaker", named=named, signs=SIGNERS_OF_WEAKER))
 
 
 def training_check(card: TrainingCard | None, config: GateConfig) -> GateCheck:

@@ -27,6 +27,7 @@ WORKER = Path(__file__).with_name("ragas_worker.py")
 METRICS = ("faithfulness", "answer_relevancy", "context_precision", "context_recall")
 NEEDS_REFERENCE = ("context_precision", "context_recall")
 START_S = 180.0  # importing RAGAS takes a while on a busy machine
+END_S = 10  # how long it may take to end after its last line
 MAKE = "Make it with: make ragas-env (or name another one: MEDLOOP_RAGAS__PYTHON)"
 
 Outcome = float | str  # a score, or why there is none
@@ -110,8 +111,10 @@ class RagasJudge:
             while (line := lines.get(timeout=max(START_S, 4 * self.timeout_s))) is not None:
                 last = time.monotonic()
                 yield _parsed(line)
-            code = process.wait(10)
+            code = process.wait(END_S)
             yield {"ending": "RAGAS gave no score" if code == 0 else f"the RAGAS process ended with code {code}"}
+        except subprocess.TimeoutExpired:  # it has written everything; connections of a judge that hangs keep it
+            yield {"ending": f"the RAGAS process did not end within {END_S} s and was ended"}
         except queue.Empty:
             yield {"ending": f"the RAGAS process was silent for {time.monotonic() - last:.0f} s and was ended"}
         finally:

@@ -11,6 +11,7 @@ one that was changed, added or removed past medloop is an IntegrityError. Who ma
 the change, so it holds for every door.
 """
 
+import shlex
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,6 +28,7 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import changed_rows, genuine_rows
 from medloop.store.records import lineage
+from medloop.store.records.champion import champion_artifact
 from medloop.store.records.incident_rows import count_incidents
 from medloop.store.tables import audit_log, gate_results, gate_sign_offs, gate_waivers, users
 
@@ -158,7 +160,7 @@ def sign(store: Store, gate: str, *, by: str, approved: bool, comment: str = "")
     sign_off_id = f"sign_{uuid7()}"
     detail: dict[str, str | int | float | bool] = {"gate": sign_off.gate, "artifact": result.artifact, "approved": approved}
     with store.write() as conn:
-        _check_person(conn, by, SIGNERS, "sign a verdict of the gate")
+        check_person(conn, by, SIGNERS, "sign a verdict of the gate")
         conn.execute(insert(gate_sign_offs).values(sign_off_id=sign_off_id, **sign_off.model_dump()))
         audit.append(conn, AuditEvent(actor=by, action="gate.sign", subject=sign_off_id, detail=detail))
     return sign_off
@@ -199,7 +201,7 @@ def request_waiver(store: Store, artifact: str, *, check: str, reason: str, auth
     values["outcome"] = max((row.outcome for row in result.checks if row.name == check), key=WORSE.__getitem__)
     values |= {"author": author, "expires": expires, "timestamp": utc_now()}
     with store.write() as conn:
-        _check_person(conn, author, WAIVER_AUTHORS, "ask for a waiver")
+        check_person(conn, author, WAIVER_AUTHORS, "ask for a waiver")
         conn.execute(insert(gate_waivers).values(**values))
         detail: dict[str, str | int | float | bool] = {"artifact": artifact, "check": check, "expires": expires.isoformat()}
         audit.append(conn, AuditEvent(actor=author, action="gate.waive", subject=waiver_id, detail=detail))
@@ -211,7 +213,7 @@ def approve_waiver(store: Store, waiver_id: str, *, by: str) -> Waiver:
     now = utc_now()
     mine = gate_waivers.c.waiver_id == waiver_id
     with store.write() as conn:
-        _check_person(conn, by, WAIVER_APPROVERS, "approve a waiver")
+        check_person(conn, by, WAIVER_APPROVERS, "approve a waiver")
         row = conn.execute(select(gate_waivers).where(mine)).first()
         if row is None:
             raise NoSuchGateError(
@@ -268,17 +270,18 @@ def with_waivers(store: Store, result: GateResult) -> GateResult:
     return result.model_copy(update={"checks": tuple(map(lifted, result.checks))})
 
 
-def promotion_refusal(store: Store, artifact: str) -> str | None:
+def promotion_refusal(store: Store, artifact: str, *, against_champion: bool = True) -> str | None:
     """Why the model with these bytes may not be promoted now; None if it may.
 
-    It needs a verdict on exactly these bytes whose every check passes or is waived, its sign-offs, no open incident, and no
-    training data that was erased since.
+    It needs a verdict on exactly these bytes, measured against the champion of now, whose every check passes or is waived, its
+    sign-offs, no open incident, and no training data that was erased since. Without `against_champion` the verdict may be older
+    than the champion: for bytes that are to be kept or looked at, and replace nothing.
     """
-    parts = refusal_parts(store, artifact)
+    parts = refusal_parts(store, artifact, against_champion=against_champion)
     return None if parts is None else said(parts)
 
 
-def refusal_parts(store: Store, artifact: str) -> list[ReasonPart] | None:
+def refusal_parts(store: Store, artifact: str, *, against_champion: bool = True) -> list[ReasonPart] | None:
     """The same, for readers of any language."""
     result = latest_gate(store, artifact)
     known_as = {artifact} if result is None else {artifact, result.weights}
@@ -298,7 +301,18 @@ def refusal_parts(store: Store, artifact: str) -> list[ReasonPart] | None:
             outcome = "fail" if check.outcome == "fail" else "evidence"
             return [reason(f"refused_check_{outcome}", check=check.name), *reason_parts(check), *expired]
         lifting.append(waiver)
+    if against_champion and (stale := stale_baseline(store, result)):
+        return stale
     return _sign_off_refusal(store, result, lifting)
+
+
+def stale_baseline(store: Store, result: GateResult) -> list[ReasonPart] | None:
+    """Why a verdict says nothing about the model that would be replaced: another one is the champion now."""
+    champion = champion_artifact(store)
+    if champion is None or champion in (result.artifact, result.baseline_artifact):
+        return None
+    model = shlex.quote(result.label)
+    return [reason("refused_baseline", baseline=result.baseline, champion=champion[7:19], model=model)]
 
 
 def reason_parts(check: GateCheck) -> tuple[ReasonPart, ...]:
@@ -329,7 +343,7 @@ def _sign_off_refusal(store: Store, result: GateResult, lifting: list[WaiverRow]
     return None
 
 
-def _check_person(conn: Connection, user_id: str, roles: tuple[str, ...], what: str) -> None:
+def check_person(conn: Connection, user_id: str, roles: tuple[str, ...], what: str) -> None:
     user = conn.execute(select(users.c.role, users.c.disabled, users.c.requested_by).where(users.c.user_id == user_id)).first()
     if user is None or user.disabled or user.requested_by is not None:
         raise GatePersonError("Only an active user of this workspace can do this", "'medloop users list' shows all users")

@@ -12,7 +12,7 @@ other writer can add an incident, an erasure or a verdict. Rows are added and ne
 removed past medloop is an IntegrityError.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,13 +20,15 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from medloop.contracts import AliasChange, AuditEvent, ModelVersion, utc_now
+from medloop.contracts.gate_reasons import ReasonPart, said
+from medloop.contracts.gate_reasons import reason as reason_part
 from medloop.contracts.registry import Alias, AliasAction
 from medloop.errors import InputError, ResultError
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
 from medloop.store.records import lineage
-from medloop.store.records.gates import latest_gate, promotion_refusal, with_waivers
+from medloop.store.records.gates import latest_gate, reason_parts, refusal_parts, with_waivers
 from medloop.store.tables import gate_sign_offs, registry_aliases, registry_versions
 
 TAINTED = "tainted"
@@ -39,7 +41,11 @@ class NoSuchVersionError(InputError):
 
 
 class PromotionRefusedError(ResultError):
-    """The gate, an incident or an erasure forbids this promotion."""
+    """The gate, an incident or an erasure forbids this promotion; `parts` say why, for readers of any language."""
+
+    def __init__(self, what: str, to_do: str = "", parts: Sequence[ReasonPart] = ()) -> None:
+        super().__init__(what, to_do)
+        self.parts = tuple(parts)
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ def change_alias(
     A version that becomes champion is no longer the challenger: nobody compares a model with itself.
     """
     stored = None if version is None else get_version(store, model, version)
-    refusal = None
+    parts = None
     with store.write() as conn:
         held = current(store, model)
         if alias in held and held[alias].version == version:
@@ -129,43 +135,54 @@ def change_alias(
         if version is None and alias not in held:
             raise NoSuchVersionError(f"No version of {model} is the {alias}", LIST)
         if stored is not None:
-            refusal = _refusal(store, stored.record, alias, action)
-        if refusal is None:
-            gate = None if stored is None else latest_gate(store, stored.record.artifact)
-            change = _insert(conn, model, alias, version, action, actor, reason, None if gate is None else gate.content_id())
-            rival = held.get("challenger")
-            if alias == "champion" and version is not None and rival is not None and rival.version == version:
-                _insert(conn, model, "challenger", None, "demote", actor, "it is the champion now", None)
-            return change
+            parts = alias_refusal(store, stored.record, alias, action)
+        if parts is None:
+            return insert_change(store, conn, model, alias, stored, action=action, actor=actor, reason=reason)
         assert stored is not None
+        refusal = said(parts)
         detail: dict[str, str | int | float | bool] = {"alias": alias, "artifact": stored.record.artifact, "reason": refusal}
         audit.append(conn, AuditEvent(actor=actor, action="registry.refuse", subject=stored.record.label, detail=detail))
-    raise PromotionRefusedError(f"{stored.record.label} cannot be the {alias}: {refusal}", "")
+    raise PromotionRefusedError(f"{stored.record.label} cannot be the {alias}: {refusal}", "", parts)
 
 
-def _refusal(store: Store, record: ModelVersion, alias: Alias, action: AliasAction) -> str | None:
+def insert_change(
+    store: Store, conn: Connection, model: str, alias: Alias, stored: StoredVersion | None, *, action: AliasAction, actor: str,
+    reason: str = "",
+) -> AliasChange:  # fmt: skip
+    """A change that `alias_refusal` has nothing against, in the transaction of the caller."""
+    version = None if stored is None else stored.record.version
+    gate = None if stored is None else latest_gate(store, stored.record.artifact)
+    change = _insert(conn, model, alias, version, action, actor, reason, None if gate is None else gate.content_id())
+    rival = current(store, model).get("challenger")
+    if alias == "champion" and version is not None and rival is not None and rival.version == version:
+        _insert(conn, model, "challenger", None, "demote", actor, "it is the champion now", None)
+    return change
+
+
+def alias_refusal(store: Store, record: ModelVersion, alias: Alias, action: AliasAction) -> list[ReasonPart] | None:
     """A rollback goes to bytes that the gate has let pass before; an open incident is a reason for it, not against it.
 
     A version that somebody demoted comes back only as one that may be promoted.
     """
     changes = [change for change in history(store, record.model) if change.alias == alias]
     if action != "rollback" or _is_demoted(changes, record.version):
-        return promotion_refusal(store, record.artifact)
+        return refusal_parts(store, record.artifact)
     if taint := taint_of(store, record.artifact):
         return _tainted(taint)
     if not any(change.version == record.version for change in changes):
-        return f"It has never been the {alias}. Promote it instead"
+        return [reason_part("refused_never_alias", alias=alias)]
     return _verdict_refusal(store, record.artifact)
 
 
 def reuse_refusal(store: Store, artifact: str) -> str | None:
     """Why bytes that have served before may not serve again; open incidents are a reason for a rollback, not against it."""
     taint = taint_of(store, artifact)
-    return _tainted(taint) if taint else _verdict_refusal(store, artifact)
+    parts = _tainted(taint) if taint else _verdict_refusal(store, artifact)
+    return None if parts is None else said(parts)
 
 
-def _tainted(reason: str) -> str:
-    return f"This model is tainted by an erasure ({reason})"
+def _tainted(reason: str) -> list[ReasonPart]:
+    return [reason_part("refused_tainted", reason=reason)]
 
 
 def _is_demoted(changes: list[AliasChange], version: int) -> bool:
@@ -175,18 +192,18 @@ def _is_demoted(changes: list[AliasChange], version: int) -> bool:
     return last is not None and holders[last + 1 : last + 2] == [None]
 
 
-def _verdict_refusal(store: Store, artifact: str) -> str | None:
+def _verdict_refusal(store: Store, artifact: str) -> list[ReasonPart] | None:
     """Why the newest verdict on these bytes, or a clinician, speaks against using them again; open incidents do not."""
     result = latest_gate(store, artifact)
     if result is None:
-        return "The gate has not examined a model with these bytes"
+        return [reason_part("refused_unexamined", artifact=artifact[:19])]
     for check in with_waivers(store, result).checks:
         if check.outcome == "fail" and check.waiver is None and check.name != INCIDENTS:
-            return f"The gate's check '{check.name}' failed since: {check.reason}"
+            return [reason_part("refused_check_since", check=check.name), *reason_parts(check)]
     signed = select(gate_sign_offs).where(gate_sign_offs.c.artifact == artifact).order_by(gate_sign_offs.c.id)
     last = {row.person: row for row in genuine_rows(store, gate_sign_offs, signed)}
     refused = next((row for row in last.values() if not row.approved), None)
-    return None if refused is None else f"A clinician refused this model on {refused.timestamp:%Y-%m-%d}"
+    return None if refused is None else [reason_part("refused_person_day", day=f"{refused.timestamp:%Y-%m-%d}")]
 
 
 def _insert(

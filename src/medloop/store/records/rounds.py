@@ -19,6 +19,7 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
 from medloop.store.records.gates import latest_gate, promotion_refusal
+from medloop.store.records.registry import StoredVersion, insert_change
 from medloop.store.tables import round_events as table
 
 SFT_ROUND = 0
@@ -35,13 +36,19 @@ def decide(store: Store, *, number: int, path: str, artifact: str, actor: str) -
         return _add(store, conn, event)
 
 
-def add_rollback(store: Store, *, number: int, path: str, artifact: str, actor: str, reason: str = "") -> RoundEvent:
-    """This earlier round is in use again. The audit log has the reason."""
+def add_rollback(
+    store: Store, *, number: int, path: str, artifact: str, actor: str, reason: str = "",
+    champion: StoredVersion | None = None,
+) -> RoundEvent:  # fmt: skip
+    """This earlier round is in use again, and `champion`, its version, has the alias again: both or neither."""
     event = RoundEvent(
         event_id=f"rnd_{uuid7()}", number=number, event="rolled_back", path=path, artifact=artifact, reason=reason,
         decided_by=actor,
     )  # fmt: skip
     with store.write() as conn:
+        if champion is not None:
+            model = champion.record.model
+            insert_change(store, conn, model, "champion", champion, action="rollback", actor=actor, reason=reason)
         return _add(store, conn, event, **({"reason": reason} if reason else {}))
 
 

@@ -8,7 +8,7 @@
     artifacts   the catalog of artifacts, their flags, which records are in which dataset, decisions about rounds of RL
     codebook    entries of the codebook with their revisions, its versions, trials and votes
     rubric      criteria from corrections
-    gate        verdicts on models, sign-offs, waivers
+    gate        verdicts on models, sign-offs, waivers, the policy
     registry    versions of the registry, changes of their aliases
     loop        what happened in the cycles of the loop
     serving     changes of the live route, steps of deployments, alarms, blocks
@@ -37,7 +37,7 @@ from medloop.store.tables.feedback import (
     traces,
     withdrawals,
 )
-from medloop.store.tables.gate import gate_results, gate_sign_offs, gate_waivers
+from medloop.store.tables.gate import gate_policies, gate_results, gate_sign_offs, gate_waivers
 from medloop.store.tables.loop import cycle_events
 from medloop.store.tables.privacy import consents, erasure_requests, tombstones
 from medloop.store.tables.registry import registry_aliases, registry_versions
@@ -50,10 +50,10 @@ __all__ = [
     "api_keys", "artifact_flags", "artifacts", "audit_log", "codebook_cursor", "codebook_entries", "codebook_trials",
     "codebook_versions", "codebook_votes", "consents", "cycle_events", "data_keys", "deploy_events", "encrypted_columns",
     "encrypted_tables", "erasure_requests", "experiment_cursors", "experiment_events", "experiment_observations",
-    "experiments", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column", "idempotency_keys",
-    "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items", "queue_turns",
-    "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections", "rlhf_feedback",
-    "rlhf_preferences", "round_events", "rubric_criteria",
+    "experiments", "gate_policies", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column",
+    "idempotency_keys", "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items",
+    "queue_turns", "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections",
+    "rlhf_feedback", "rlhf_preferences", "round_events", "rubric_criteria",
     "scored_answers", "sent_records", "serving_routes", "sessions", "sync_cursors",
     "time_columns", "tombstones", "traces", "users", "withdrawals", "workspace_settings",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The gate's verdicts, who signed them, and the checks that people lifted for a while."""
+"""The gate's verdicts, who signed them, the checks that people lifted for a while, and what people ask the gate to demand."""
 
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Integer, String
 
@@ -29,4 +29,11 @@ gate_waivers = new_table(
     Column("outcome", String, nullable=False), Column("reason", String, nullable=False),
     Column("author", String, nullable=False), Column("approver", String),
     Column("approved", UtcDateTime), Column("expires", UtcDateTime, nullable=False), timestamp(), mac(),
+)  # fmt: skip
+
+# One person's word for the settings that every model has to pass here.
+gate_policies = new_table(
+    "gate_policies", serial(), Column("word_id", String, nullable=False, unique=True),
+    Column("policy", String, nullable=False), Column("settings", JSON, nullable=False),
+    Column("person", String, nullable=False), timestamp(), mac(),
 )  # fmt: skip

@@ -14,9 +14,9 @@ from medloop.api.task_jobs import place_of
 from medloop.contracts import utc_now
 from medloop.contracts.gate import GateCheck
 from medloop.errors import InputError, MedloopError
-from medloop.evaluate.gate.config import GateConfig
 from medloop.jobs import queue
 from medloop.jobs.submit import submit_gate
+from medloop.loop.gate_policy import policy_of
 from medloop.models.find import adapter_names
 from medloop.store.db import Store
 from medloop.store.records import gates
@@ -40,12 +40,13 @@ def gate_list(request: Request, caller: GateReader, run: Annotated[str, Query(ma
 
 @router.post("/gate/runs")
 def start_run(request: Request, caller: GateRunner, form: FormFields) -> Response:
-    """Queue the gate for a model, with the default settings; the API takes others."""
+    """Queue the gate for a model, with the settings of the policy; the API takes others."""
     check_rate(request, caller)
+    store = store_of(request)
     model, baseline = form.get("model", "").strip(), form.get("baseline", "").strip()
     try:
         with place_of(request, caller, "GATE"):
-            job_id = submit_gate(model, baseline or None, GateConfig(), store_of(request).settings, actor=caller.user_id)
+            job_id = submit_gate(model, baseline or None, policy_of(store).config, store.settings, actor=caller.user_id)
     except QueueFullError:
         raise
     except MedloopError:

@@ -21,6 +21,7 @@ from medloop.store.records.registry import NoSuchVersionError, PromotionRefusedE
 from medloop.web.gate_words import GateWords, in_words
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
+from medloop.web.words import Translator
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
@@ -55,8 +56,17 @@ def change(request: Request, caller: Promoter, step: str, form: FormFields) -> R
     except (InputError, PromotionRefusedError) as error:
         codes = ((PromotionRefusedError, 409), (NoSuchVersionError, 404))
         code = next((code for kind, code in codes if isinstance(error, kind)), 422)
-        return _show(request, caller, code, problem=t("registry_not_done"), detail=str(error))
+        return _show(request, caller, code, problem=t("registry_not_done"), detail=_detail(error, t))
     return redirect(f"/web/registry?done={alias}" + ("&lag=1" if outcome.lag else ""))
+
+
+def _detail(error: InputError | PromotionRefusedError, t: Translator) -> GateWords:
+    """Why nothing was done, in the language of the page."""
+    if isinstance(error, PromotionRefusedError) and error.parts:
+        return in_words(error.parts, t)
+    if isinstance(error, NoSuchVersionError):
+        return GateWords(t("registry_no_such"), t.language)
+    return GateWords(t("registry_reason_refused"), t.language)
 
 
 def _change(store: Store, step: str, alias: Alias, form: dict[str, str], by: str) -> RegistryOutcome:
@@ -70,7 +80,7 @@ def _change(store: Store, step: str, alias: Alias, form: dict[str, str], by: str
 
 
 def _show(
-    request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", detail: str = ""
+    request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", detail: GateWords | None = None
 ) -> Response:  # fmt: skip
     store, t = store_of(request), translator_of(request)
 
@@ -80,5 +90,6 @@ def _show(
     changes = list(reversed(registry.history(store, store.settings.registry.model)))[:MOST_CHANGES]
     context: dict[str, Any] = {"versions": list_versions(store), "changes": changes, "aliases": ALIASES, "note": note}
     context |= {"who": People(store, t), "problem": problem, "detail": detail, "refusal_of": refusal_of}
+    context |= {"before": aliases.version_before(store)}
     context |= {"may_promote": caller.role in PROMOTERS, "max_reason": LONGEST_REASON}
     return show(request, caller, "registry.html", code, **context)

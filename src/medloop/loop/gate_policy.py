@@ -1,0 +1,60 @@
+"""The gate's policy of a workspace: what every model has to show here, and who can change that.
+
+    policy_of(store)                            # PolicyInForce: the settings, and since when by whom
+    adopt(store, config, by="usr_1")            # a clinician's word; one that weakens the policy needs that of a second one
+    own_settings(store, GateConfig(n=800))      # the policy, with the settings that somebody chose themselves
+
+Without a word of anybody the defaults of medloop are the policy. A policy is kept in the store and not in a file, so an engineer
+cannot change it by editing one. A verdict with weaker settings than the policy needs two clinicians (evaluate/gate/policy.py).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from medloop.evaluate.gate.config import GateConfig
+from medloop.evaluate.gate.policy import SIGNERS_OF_WEAKER, WeakerSetting, weaker
+from medloop.store.db import Store
+from medloop.store.records import gate_policies
+
+
+@dataclass(frozen=True)
+class PolicyInForce:
+    """`adopted_by` is empty for the defaults of medloop."""
+
+    config: GateConfig
+    adopted_by: tuple[str, ...] = ()
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """`waits` is True where a second clinician has to run the same command."""
+
+    waits: bool
+    weaker: tuple[WeakerSetting, ...]
+
+
+def policy_of(store: Store) -> PolicyInForce:
+    """The policy in force: words are read in their order, and one that weakens it counts with the second person."""
+    now, people = PolicyInForce(GateConfig()), dict[str, list[str]]()
+    for word in gate_policies.words(store):
+        config = GateConfig.model_validate(word.settings)
+        signers = people.setdefault(word.policy, [])
+        if word.person not in signers:
+            signers.append(word.person)
+        if len(signers) >= SIGNERS_OF_WEAKER or not weaker(config, now.config):
+            now, people = PolicyInForce(config, tuple(signers), word.timestamp), {}
+    return now
+
+
+def adopt(store: Store, config: GateConfig, *, by: str) -> Adopted:
+    """A clinician's word for a policy; GatePersonError for anybody else."""
+    less = weaker(config, policy_of(store).config)
+    gate_policies.add_word(store, config.model_dump(mode="json"), by=by)
+    return Adopted(policy_of(store).config != config, less)
+
+
+def own_settings(store: Store, config: GateConfig) -> GateConfig:
+    """The settings that somebody chose; all others are those of the policy."""
+    chosen = {name: getattr(config, name) for name in config.model_fields_set}
+    return policy_of(store).config.model_copy(update=chosen)
