@@ -1,6 +1,7 @@
 """How fast the embedded server answers, against a static batch on our own sampler and `generate` one by one, in the same run.
 
     python benchmarks/serve.py --out serve.json                             # embedded:tiny on a CPU, 8 clients
+    python benchmarks/serve.py --vllm .venv-vllm/bin/python       # beside it the CPU build of vLLM (make vllm-env), same clients
     python benchmarks/serve.py --arch qwen2.5-1.5b --clients 64 --out serve.json   # that shape with random weights, on a GPU
 
 The server is a process of its own (`medloop serve`); its clients are threads of this one. Nothing ends early: every answer has
@@ -34,6 +35,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config
 
 from medloop.models.rollout.sampler import Sampler
 from medloop.testing.models import random_adapter, tiny_tokenizer
+from medloop.testing.vllm_server import vllm_server
 
 TINY = Path(__file__).parent.parent / "src/medloop/assets/tiny"
 
@@ -225,6 +227,7 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=128, help="Tokens of an answer.")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only-served", action="store_true", help="Without the static batch and `generate`.")
+    parser.add_argument("--vllm", type=Path, help="Python of an environment with vLLM, to measure it as well.")
     parser.add_argument("--out", type=Path, help="JSON file for the numbers.")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -251,12 +254,21 @@ def main() -> None:
                     report[f"steps_{name}"] = after[1] - steps
                 report[f"served_{name}"], report[f"served_{name}_by_cpu"] = round(max(speeds)), round(max(by_cpu))
             report["late_client"] = late_client(url, rows, args.new, 5)
+        if args.vllm is not None:
+            report |= beside_vllm(args.vllm, folder, rows, args.new, args.repeats)
     if not args.only_served:
         compare(report)
     report["load_after"] = os.getloadavg()[0]
     print(json.dumps(report, indent=2))
     if args.out:
         args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def beside_vllm(python: Path, folder: Path, rows: list[list[int]], new: int, repeats: int) -> dict[str, int]:
+    """Tokens per second of real vLLM (CPU build, float32) for the same clients, prompts and lengths."""
+    with vllm_server(str(python), folder) as url:
+        served(url, rows, new, ["base"], 1)
+        return {"vllm_base": round(max(served(url, rows, new, ["base"], 2) for _ in range(repeats)))}
 
 
 def compare(report: dict[str, Any]) -> None:

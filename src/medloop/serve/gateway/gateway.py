@@ -352,10 +352,10 @@ class Gateway:
         if end.finish == "cancelled":
             yield event(openai_error("The answer was read too slowly. Ask again.", "server_error", code="stream_interrupted"))
         elif end.finish != "error":
-            yield event(head | choice({}, end.finish) | {"medloop": about(plan, ids, checked.acts, end.error)})
+            last = event(head | choice({}, end.finish) | {"medloop": about(plan, ids, checked.acts, end.error)})
             if plan.request.wants_usage and usage is not None:
-                yield event(head | {"choices": [], "usage": usage})
-            yield b"data: [DONE]\n\n"
+                last += event(head | {"choices": [], "usage": usage})
+            yield last + b"data: [DONE]\n\n"
 
     def _first_name(self) -> str:
         return next((name for backend in self.pool.backends if (name := backend.name_for(None))), LIVE)
