@@ -1,6 +1,9 @@
 """Documents and memory in the live assistant: passages are fenced data, an episode is remembered for its own caller only."""
 
+import re
 from pathlib import Path
+
+from knowledge_world import INJECTIONS
 
 from medloop.contracts import Message
 from medloop.contracts.assistant import Passage, PassagesFound
@@ -49,3 +52,25 @@ def test_the_assistant_finds_passages_and_survives_a_damaged_document(tmp_path: 
     path.write_bytes(path.read_bytes() + b"\n")
     again = knowledge.passages_of(settings)
     assert again is not None and again("dantrolene in heat stroke").passages == ()
+
+
+def test_thirty_injected_documents_change_nothing_in_a_live_answer_but_what_is_quoted(gateway_world) -> None:
+    """Guards, tools, instructions, the other fields of the request and the answer stay, whatever a document says."""
+    world = gateway_world()
+
+    def asked(text: str) -> tuple[object, ...]:
+        passage = Passage(passage_id="p", document="doc_1", title="Heat", page=2, end=len(text), text=text)
+        world.gateway.parts.find_passages = lambda question: PassagesFound(index="sha256:" + "0" * 64, passages=(passage,))
+        answer = world.ask("My child weighs 16 kg. How much ibuprofen may I give, and is warfarin safe with it?").json()
+        sent = dict(world.servers[0].requests[-1])
+        system, *rest = sent.pop("messages")
+        fence = re.search("=== (.+) ===", system["content"])[1]
+        head, inside, tail = system["content"].split(f"=== {fence} ===")
+        assert inside.strip().startswith('{"number": 1') and not any(mark in inside for mark in ("<", ">", "[INST", "[/"))
+        about = {name: answer["medloop"][name] for name in ("version", "snapshot", "notice", "guards", "tools", "fallback")}
+        return head.replace(fence, ""), tail, rest, sent, answer["choices"], about
+
+    clean = asked("Dantrolene is useless in heat stroke.")
+    assert len(clean[-1]["tools"]) >= 2 and len(set(INJECTIONS)) == 30
+    for attack in INJECTIONS:
+        assert asked(attack) == clean, attack
