@@ -85,3 +85,28 @@ def test_every_alarm_and_note_that_medloop_writes_has_words_on_the_page():
             "repeats what it said before (", "are allowed.", " are truncated.", *fixed, "of the reward (", "it should earn nothing.", "they know no synonyms.",
             "compare shared words only.", "ranks of two checks cannot be compared.", "reads both, where it is installed.", "less exact than a cross-encoder ("]  # fmt: skip
     assert all(any(end in table()[key][0] for key in keys) and end in panel_source + reward_source for end in ends)
+
+
+def test_answers_before_and_after_and_the_cost_are_on_the_page_without_identifiers(job_id, browse, settings):
+    folder = settings.workspace.jobs / job_id
+    rows = [
+        {
+            "iter": step,
+            "prompt_id": f"p{n}",
+            "question": f"Is {n} mg enough?",
+            "answer": f"{word} {n}. Call 13812345678.",
+            "reward": n / 8,
+        }
+        for step, word in ((0, "Rest"), (1, "Wait"), (2, "See a doctor"))
+        for n in range(1, 6)
+    ]
+    (folder / "held_out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with (folder / "metrics.jsonl").open("a") as file:
+        extra = {"answers": 8, "length": 12.5}
+        file.write(json.dumps({"ts": "2026-02-03T12:30:00Z", "iter": 3, "phase": "METRICS", "extra": extra}) + "\n")
+    page = browse("engineer").get(f"/web/run?job={job_id}").text
+    assert "Rest 1." in page and "See a doctor 1." in page and "Wait 1." not in page and page.count('class="pair"') == 3
+    assert "13812345678" not in page and "iterations 0 and 2" in page
+    assert "30.0 minutes, 8 answers sampled, about 100 tokens written." in page
+    chinese = browse("engineer").get(f"/web/run?job={job_id}", headers=ZH).text
+    assert "前后回答对照" in chinese and "30.0 分钟，采样 8 个回答，约生成 100 个词元。" in chinese

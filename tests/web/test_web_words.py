@@ -62,6 +62,7 @@ COMPOSED = {
     "codebook": tuple(f"codebook_{kind}_" for kind in ("state", "none", "action", "kind", "scope", "is", "verdict", "done")),
     "rubrics": tuple(f"rubrics_{kind}_" for kind in ("state", "none", "done", "by", "maker", "is")),
     "gate": ("gate_is_", "gate_group_", "gate_done_"),
+    "told": ("told_",),
     "account": ("password_weak_",),
     "users": ("role_is_", "users_done_", "users_active", "users_disabled"),
     "quarantine": ("quarantine_because_", "quarantine_done_", "quarantine_release", "quarantine_refuse", "state_", "part_", "phi_"),

@@ -14,6 +14,7 @@ from medloop.store.db import Store
 from medloop.store.records.gates import refusal_parts
 from medloop.web.gate_words import GateWords, in_words
 from medloop.web.navigation import MENU, RATERS
+from medloop.web.told import told
 from medloop.web.words import Translator
 
 LOOKS: dict[StageState, str] = {"idle": "none", "active": "info", "waiting": "warning", "done": "good", "stopped": "bad"}
@@ -118,12 +119,17 @@ def _link(stage: StageStanding, role: str) -> tuple[str, str]:
 
 
 def _reason(store: Store, standing: LoopStanding, t: Translator) -> GateWords:
-    """Why the cycle stands: for a missing signature in the reader's language, else as the step wrote it."""
+    """Why the cycle stands: what the gate's records say now, else what the step wrote."""
     cycle = standing.cycle
     outputs = next((row.outputs for row in cycle.steps if row.name == "gate"), {}) if cycle else {}
-    if standing.at == "sign_off" and (artifact := outputs.get("artifact")) and (parts := refusal_parts(store, str(artifact))):
+    step = cycle.at.name if cycle and cycle.at else ""
+    if (
+        step in ("sign-off", "promote", "adopt")
+        and (artifact := outputs.get("artifact"))
+        and (parts := refusal_parts(store, str(artifact)))
+    ):
         return in_words(parts, t)
-    return GateWords(cycle.reason if cycle else "", "en")
+    return told(cycle.reason if cycle else "", t)
 
 
 def _cycle(standing: LoopStanding, t: Translator) -> tuple[str, str, str]:

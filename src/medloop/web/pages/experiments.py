@@ -26,6 +26,7 @@ from medloop.store.records import experiments
 from medloop.store.records.experiments import ExperimentStateError, NoSuchExperimentError
 from medloop.web.people import People
 from medloop.web.render import Figure, FormFields, redirect, show, translator_of
+from medloop.web.told import told
 from medloop.web.words import Translator
 
 router = APIRouter(prefix="/web", include_in_schema=False)
@@ -111,6 +112,7 @@ def _context(request: Request, caller: Caller, experiment_id: str) -> dict[str, 
         "report": report, "plan": report.plan, "figure": _figure(report, t), "points": _points(report.curve),
         "who": People(store, t), "may_change": caller.role in OWNERS, "max_reason": LONGEST_REASON, "done": done,
         "interval": partial(_interval, t), "guard_alpha": sum(rule.alpha for rule in report.plan.guards),
+        "told": told,
     }  # fmt: skip
 
 

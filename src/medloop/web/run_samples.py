@@ -1,0 +1,83 @@
+"""What a run's page shows beside its curves: some answers before and after, and what the run has cost so far.
+
+Answers are those of the held-out checks (`held_out.jsonl` of the run). They were written without identifiers; each text is
+looked at again before it is shown, and a sample with one that cannot be released is left out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
+from medloop.store.files import jsonl
+
+HELD_OUT = "held_out.jsonl"
+SHOWN = 3
+
+
+class SampleAnswer(NamedTuple):
+    """One held-out question with the answers of the first and of the last check; `after` is None with one check alone."""
+
+    question: str
+    before: str
+    reward_before: float | None
+    after: str | None
+    reward_after: float | None
+
+
+class RunSamples(NamedTuple):
+    """`first` and `last` are the iterations of the two checks."""
+
+    first: int
+    last: int
+    rows: tuple[SampleAnswer, ...]
+
+
+class RunCost(NamedTuple):
+    minutes: float
+    answers: int
+    tokens: int
+
+
+def samples_of(folder: Path) -> RunSamples | None:
+    """The same questions at the first and the last held-out check of a run; None before the first one."""
+    path = folder / HELD_OUT
+    checks: dict[int, dict[str, Mapping[str, Any]]] = {}
+    for row in jsonl.read(path) if path.is_file() else ():
+        checks.setdefault(int(row["iter"]), {}).setdefault(str(row["prompt_id"]), row)
+    if not checks:
+        return None
+    first, last = min(checks), max(checks)
+    rows = tuple(_rows(checks[first], checks[last] if last != first else {}))
+    return RunSamples(first, last, rows) if rows else None
+
+
+def _rows(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[SampleAnswer]:
+    shown = 0
+    for prompt_id, old in before.items():
+        new = after.get(prompt_id)
+        if shown == SHOWN:
+            return
+        if after and new is None:
+            continue
+        scrubber = Scrubber()
+        with suppress(Unscrubbable):
+            yield SampleAnswer(
+                scrubber.release(old["question"]), scrubber.release(old["answer"]), old.get("reward"),
+                None if new is None else scrubber.release(new["answer"]), None if new is None else new.get("reward"),
+            )  # fmt: skip
+            shown += 1
+
+
+def cost_of(lines: Sequence[Mapping[str, Any]]) -> RunCost | None:
+    """From the first to the last line of the metrics, with the answers that were sampled and their tokens; pauses count, too."""
+    if not lines:
+        return None
+    times = [datetime.fromisoformat(str(line["ts"]).replace("Z", "+00:00")) for line in lines]
+    extras = [line.get("extra") or {} for line in lines]
+    summaries = [summary for extra in extras if "answers" in (summary := extra.get("held_out") or extra)]
+    answers = sum(int(summary["answers"]) for summary in summaries)
+    tokens = sum(int(summary["answers"]) * float(summary.get("length") or 0) for summary in summaries)
+    return RunCost((max(times) - min(times)).total_seconds() / 60, answers, round(tokens))
