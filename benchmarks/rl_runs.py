@@ -52,7 +52,7 @@ FREE = {"beta": 0.0, "learning_rate": 0.005}  # nothing holds the policy back, s
 HACKS = ("keyword", "brevity", "length", "calm", "dose", "copy", "template", "repeats", "chinese")
 HONEST: dict[str, dict[str, Any]] = {"ppo": {"steps": 20}, "grpo": {"steps": 30}, "irs": {}}
 REAL: dict[str, dict[str, Any]] = {
-    "irs": {"n_iterations": 2, "n_questions": 512}, "ppo": {"steps": 40}, "grpo": {"steps": 40, "learning_rate": 1e-4},
+    "irs": {"n_iterations": 2, "n_questions": 512}, "ppo": {"steps": 40}, "grpo": {"steps": 40},
 }  # fmt: skip
 QUICK = {
     "steps": 2, "prompts_per_step": 4, "samples": 4, "held_out_n": 12, "eval_every": 1, "max_new_tokens": 40,

@@ -56,6 +56,16 @@ def trained(first_run, settings) -> Settings:
     return settings
 
 
+def test_the_fast_forward_without_padding_has_the_loss_curve_of_the_library(first_run, settings, monkeypatch):
+    """As on a GPU, where it is used: its plain operations on a CPU."""
+    monkeypatch.setattr(sft_trainer.ResumableSFT, "_wants_fast", lambda self: True)
+    card = train_sft(config(settings), settings=settings)
+    lines = rows(settings.home / "models/lora/sft/metrics.jsonl")
+    assert {row["extra"]["backend"] for row in lines if row["phase"] == "TRAINING"} == {"fast"}
+    assert losses(settings) == pytest.approx(losses(first_run[0]), rel=1e-3)
+    assert card.metrics["tokens"] == first_run[1].metrics["tokens"]
+
+
 def test_it_learns_and_says_so(settings):
     card = train_sft(config(settings, epochs=3), settings=settings)
     assert card.metrics["dev_loss_after"] < card.metrics["dev_loss_before"] - 1

@@ -3,7 +3,7 @@
     resolve(ModelRef(base="embedded:tiny", adapter="sft"), settings)            -> folders, checked, with their fingerprints
     resolve_chat_model(...)                                                     -> the same, and an encoder is refused
 
-A base is `embedded:NAME`, a folder or a hub id. An adapter is a folder, or the name of one anywhere under `models/`.
+A base is `embedded:NAME`, a folder, a GGUF file or a hub id. An adapter is a folder, or the name of one anywhere under `models/`.
 """
 
 import re
@@ -151,8 +151,14 @@ def _base_folder(name: str, settings: Settings) -> Path:
             verify_if_ours(path)
             check_folder(path)
             return path
+        if path.is_file() and path.suffix == ".gguf":
+            from medloop.models import gguf  # torch
+
+            return gguf.folder_of(path)
     if given.exists():
-        raise ModelError(f"{name} is a file, but a model is a folder", "Name the folder that contains it")
+        raise ModelError(f"{name} is a file, but a model is a folder", "Name the folder that contains it, or a .gguf file")
+    if given.suffix == ".gguf":
+        raise ModelError(f"There is no file {name}", "Name an existing .gguf file")
     if not HUB_ID.fullmatch(name):
         raise ModelError(
             f"There is no model {name}: it is neither a folder nor a hub id", f"Known by name: {', '.join(EMBEDDED)}"

@@ -107,8 +107,9 @@ def attention(
 ) -> Tensor:
     """q (N, h, D), k and v (M, K, D), as `key_index` names them; returns (N, h, D)."""
     grid = _grid(rows, window)
-    weights = _scores(q, k, grid, scale, softcap)[2]
-    attended = weights @ v[grid.key].float().transpose(1, 2)[:, :, None]  # (S, K, G, Q, D)
+    with torch.autocast(q.device.type, enabled=False):  # as on the way back
+        weights = _scores(q, k, grid, scale, softcap)[2]
+        attended = weights @ v[grid.key].float().transpose(1, 2)[:, :, None]  # (S, K, G, Q, D)
     segment, column = grid.query_place
     return attended.permute(0, 3, 1, 2, 4).flatten(2, 3)[segment, column].to(q.dtype)
 

@@ -4,7 +4,7 @@ rows, predictors = pack(prompts, answers, device)       # (B, C): which packed t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
@@ -22,6 +22,11 @@ class PackedRows:
     key_starts: Tensor  # (S + 1,) int32
     longest_query: int
     longest_key: int
+
+    def to(self, device: torch.device) -> "PackedRows":
+        """On another device, without waiting for it."""
+        tensors = ("tokens", "positions", "key_index", "query_starts", "key_starts")
+        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in tensors})
 
 
 def pack(prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], device: torch.device) -> tuple[PackedRows, Tensor]:
@@ -62,3 +67,15 @@ def pack(prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], dev
         longest_query=max(query_lengths), longest_key=max(key_lengths),
     )  # fmt: skip
     return rows, predictors.to(device)
+
+
+def pack_whole(rows: Sequence[Sequence[int]]) -> PackedRows:
+    """Rows that share nothing, on the CPU, as a data loader makes them."""
+    lengths = [len(row) for row in rows]
+    starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
+    return PackedRows(
+        tokens=torch.tensor([token for row in rows for token in row]),
+        positions=torch.tensor([position for length in lengths for position in range(length)]),
+        key_index=torch.arange(sum(lengths)), query_starts=starts, key_starts=starts, longest_query=max(lengths),
+        longest_key=max(lengths),
+    )  # fmt: skip

@@ -28,8 +28,9 @@ LOCAL_LAYERS = ["sliding_attention", "full_attention", "sliding_attention"]
 def family_configs(**changes: Any) -> dict[str, PretrainedConfig]:
     """One configuration for each family, with what sets it apart switched on."""
     shape = {**SHAPE, **changes}
-    longrope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.3], "long_factor": [4.0, 5.0, 6.0],
-        "original_max_position_embeddings": 128}  # fmt: skip
+    pairs = int(0.75 * shape["hidden_size"] / shape["num_attention_heads"]) // 2
+    longrope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1 + 0.1 * n for n in range(pairs)],
+        "long_factor": [4 + 0.5 * n for n in range(pairs)], "original_max_position_embeddings": 128}  # fmt: skip
     tokens = {"bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0}
     return {
         "llama": LlamaConfig(**shape, **tokens),
@@ -43,7 +44,7 @@ def family_configs(**changes: Any) -> dict[str, PretrainedConfig]:
         "smollm3": SmolLM3Config(**shape, **tokens, no_rope_layers=[1, 0, 1]),
         "gemma2": Gemma2Config(
             **shape, **tokens, head_dim=16, query_pre_attn_scalar=24, sliding_window=WINDOW, layer_types=LOCAL_LAYERS,
-            attn_logit_softcapping=5.0, final_logit_softcapping=6.0,
+            attn_logit_softcapping=5.0, final_logit_softcapping=6.0, attn_implementation="eager",
         ),
         "gemma3": Gemma3TextConfig(
             **shape, **tokens, head_dim=16, query_pre_attn_scalar=24, sliding_window=WINDOW, layer_types=LOCAL_LAYERS

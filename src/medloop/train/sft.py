@@ -8,7 +8,7 @@ Out: `models/lora/NAME` (or `models/full/NAME`), whole or not at all. While it r
 
 With `adapter` training goes on from that adapter and keeps its shape.
 
-It leaves out: several processes or GPUs, packing, and choosing the best of several checkpoints (evaluation does that).
+It leaves out: several processes or GPUs, and choosing the best of several checkpoints (evaluation does that).
 """
 
 from collections.abc import Callable

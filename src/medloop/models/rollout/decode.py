@@ -97,8 +97,9 @@ class FusedLinear:
             elif self.lora_b is not None:
                 first = self.outputs + rank
                 ranks = slice(rank, rank := rank + max_rank)
-                self.extended[first : first + max_rank] = 0
-                self.lora_b[ranks, rows] = 0
+                if lora is None or len(lora[0]) < max_rank:
+                    self.extended[first : first + max_rank] = 0
+                    self.lora_b[ranks, rows] = 0
                 if lora is not None:  # its rank may be below that of another adapter of this layer
                     self.extended[first : first + len(lora[0])] = lora[0].to(self.extended.dtype)
                     self.lora_b[ranks.start : ranks.start + len(lora[0]), rows] = (lora[1].T * lora[2]).to(self.lora_b.dtype)

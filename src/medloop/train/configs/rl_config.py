@@ -11,6 +11,7 @@ from medloop.train.configs.run_config import RunConfig
 
 Aggregation = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
 Scale = Literal["group", "batch", "none"]
+REFERENCE_MODEL = 135_000_000  # parameters of the model for which the rates of large models were measured (docs/log.md)
 
 
 class RLConfig(RunConfig):
@@ -18,7 +19,7 @@ class RLConfig(RunConfig):
 
     method: ClassVar[Method]
     small_rate: ClassVar[float] = 2e-3
-    large_rate: ClassVar[float] = 2e-5
+    large_rate: ClassVar[float] = 1e-5  # of a model of 135 million parameters; larger ones get less
 
     name: str = Field("round1", pattern=RUN_NAME, description="Name of the result, under models/rl.")
     adapter: str | None = Field(None, description="Adapter to start from, which is also the reference; empty: the base model.")
@@ -74,6 +75,10 @@ class RLConfig(RunConfig):
     )
     seed: int = Field(42, ge=0, lt=2**31, description="Seed of order and sampling.")
 
+    def rate_for(self, parameters: int) -> float:
+        """Above REFERENCE_MODEL parameters it falls with their cube root: half of it at eight times the size."""
+        return self.learning_rate or super().rate_for(parameters) * min(1.0, REFERENCE_MODEL / parameters) ** (1 / 3)
+
     @property
     def ref(self) -> ModelRef:
         return ModelRef(base=self.model, adapter=self.adapter)
@@ -89,7 +94,7 @@ class StepConfig(RLConfig):
 class PPOConfig(StepConfig):
     method: ClassVar[Method] = "ppo"
     small_rate: ClassVar[float] = 7e-4  # several updates on each batch: at 2e-3 the embedded model forgot what it knew
-    large_rate: ClassVar[float] = 1e-5
+    large_rate: ClassVar[float] = 3e-6
 
     samples: int = Field(8, ge=1, description="Answers to each question in a batch.")
     epochs: int = Field(2, ge=1, description="Passes over a batch of answers.")
@@ -162,6 +167,7 @@ class IRSRunConfig(RLConfig):
     """The settings of an IRS request (contracts/job.py) under their own names, and more."""
 
     method: ClassVar[Method] = "irs"
+    large_rate: ClassVar[float] = 2e-5
 
     n_iterations: int = Field(3, ge=1, description="Rounds of generate, score, fine-tune.")
     n_questions: int = Field(100, ge=1, description="Questions in a round.")

@@ -20,7 +20,7 @@ class RunConfig(BaseModel):
     large_rate: ClassVar[float]
 
     name: str = Field(pattern=RUN_NAME, description="Name of the result.")
-    model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id.")
+    model: str = Field("embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, a GGUF file, a hub id.")
     learning_rate: float | None = Field(None, gt=0, le=1, description="Learning rate; empty: by the model's size.")
     max_trainable_share: float = Field(
         0.05, gt=0, le=1, description="A run that trains this share of the parameters or more is refused; `full` is exempt."

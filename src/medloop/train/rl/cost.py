@@ -1,6 +1,7 @@
 """What an RL run will take, before its first step."""
 
 import math
+from dataclasses import replace
 
 from medloop.settings import Settings
 from medloop.train.rl.plan import RLPlan
@@ -12,7 +13,7 @@ def cost(plan: RLPlan, settings: Settings) -> estimate.Cost:
     """Time, memory and disk, from the model's shape and a matrix product timed on this machine."""
     shape, device = estimate.model_shape(plan.config.model, settings, lora_r=plan.config.lora_r)
     seconds, memory = estimate.rl(shape, work(plan), device=device)
-    return estimate.cost(shape, seconds, memory, device)
+    return replace(estimate.cost(shape, seconds, memory, device), rate=plan.config.rate_for(shape.parameters))
 
 
 def work(plan: RLPlan) -> estimate.RLWork:

@@ -48,6 +48,7 @@ class Cost:
     memory: int
     free: int
     disk: int
+    rate: float | None = None  # the learning rate, by the model's size where none is set
 
     @property
     def duration(self) -> str:
@@ -58,7 +59,7 @@ class Cost:
         text = f"Roughly {self.duration}, {self.memory / 1e9:.1f} GB of memory and {disk} on {self.device}."
         if self.memory > self.free:
             text += f" Only {self.free / 1e9:.1f} GB are free: lower micro_batch_size or max_new_tokens."
-        return text
+        return text if self.rate is None else f"{text} Learning rate {self.rate:.2g}."
 
 
 def cost(shape: ModelShape, seconds: float, memory: int, device: torch.device) -> Cost:

@@ -141,7 +141,8 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
         extra = {
             "learning_rate": logs["learning_rate"],
             "grad_norm": logs["grad_norm"],
-            **{name: logs[key] for key, name in self.names.items() if not key.startswith("eval_")},
+            **{name: logs[key] for key, name in self.names.items() if not key.startswith("eval_") and key in logs},
+            **({} if (backend := getattr(self.trainer, "backend", None)) is None else {"backend": backend}),
             "tokens": self.trainer.tokens,
             "tokens_per_second": round(speed, 1),
         }

@@ -1,22 +1,69 @@
-"""TRL's SFTTrainer, resumable (train/trl/resumable.py), with a cheaper loss on a CPU and a dev loss per trained token."""
+"""TRL's SFTTrainer, resumable (train/trl/resumable.py), with a cheaper loss and a dev loss per trained token.
 
+The loss is computed in one of three ways, named in `backend`: `fast` on a GPU, by the forward pass of RL (fast_forward.py),
+rows one after the other without padding; `direct` on a CPU, by the library with the output layer on answer tokens only; and
+`library`, as TRL does it, where neither agrees with it (4-bit weights, dropout, full training on a GPU, other architectures).
+"""
+
+import logging
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from peft import PeftModel
+from torch import Tensor
+from torch.nn import functional as F
 from trl import SFTTrainer
 
+from medloop.models.packing import PackedRows, pack_whole
+from medloop.models.rollout.decode import UnsupportedModelError
 from medloop.train.examples.sft_examples import IGNORED
+from medloop.train.rl.logprobs import token_logprobs
 from medloop.train.trl.resumable import ResumableTrainer
+
+PACKED = "packed"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PackedExamples:
+    """A batch without padding: its rows, and which of their tokens predict what."""
+
+    rows: PackedRows
+    predictors: Tensor  # (n,)
+    targets: Tensor  # (n,)
+
+    def to(self, device: Any, **_: Any) -> "PackedExamples":
+        predictors, targets = (part.to(device, non_blocking=True) for part in (self.predictors, self.targets))
+        return PackedExamples(self.rows.to(device), predictors, targets)
+
+
+def pack_examples(features: list[dict[str, Any]]) -> PackedExamples:
+    """The last token of a row predicts nothing and is left out."""
+    rows = pack_whole([feature["input_ids"][:-1] for feature in features])
+    labels = torch.tensor([label for feature in features for label in feature["labels"][1:]])  # (N,): what each token predicts
+    predictors = (labels != IGNORED).nonzero().squeeze(1)
+    return PackedExamples(rows, predictors, labels[predictors])
 
 
 class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
     """SFTTrainer with `checkpoints`, `checkpoint` and `order`."""
 
+    data_collator: Any
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.fast = self._open_fast() if self._wants_fast() else None
+        if self.fast is not None:
+            collate = self.data_collator
+            self.data_collator = lambda features: {**collate(features), PACKED: pack_examples(features)}
         # On a CPU, TRL's loss over all tokens took half of a small model's step (docs/stages/train.md).
         self.direct = self.args.use_cpu and self._direct_agrees()
+
+    @property
+    def backend(self) -> str:
+        """How the loss is computed: fast, direct or library."""
+        return "fast" if self.fast is not None else "direct" if self.direct else "library"
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """The dev loss per trained token, whatever the batches; the trainer's own is a mean over batches."""
@@ -33,18 +80,33 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        if not self.direct:
-            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        return self._direct_loss(inputs, num_items_in_batch)
+        if self.fast is not None:
+            return self._fast_loss(inputs, num_items_in_batch)
+        if self.direct:
+            return self._direct_loss(inputs, num_items_in_batch)
+        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
-    def _direct_loss(self, inputs: dict[str, Any], num_items: Any) -> torch.Tensor:
+    def _fast_loss(self, inputs: dict[str, Any], num_items: Any) -> Tensor:
+        """The loss over answer tokens by our own forward pass."""
+        assert self.fast is not None
+        packed, decoder = inputs[PACKED].to(self.args.device), self.fast.decoder
+        decoder.refresh()  # the optimizer has written since
+        hidden = self.fast(packed.rows)[packed.predictors]
+        logprobs = token_logprobs(
+            hidden, decoder.lm_head, packed.targets, temperature=1.0, bias=decoder.lm_head_bias, softcap=decoder.logit_softcap
+        ).logprobs
+        if self.model.training:
+            self._total_train_tokens += len(packed.rows.tokens) + len(packed.rows.query_starts) - 1
+        return -logprobs.sum() / (len(packed.targets) if num_items is None else num_items)
+
+    def _direct_loss(self, inputs: dict[str, Any], num_items: Any) -> Tensor:
         """The same loss for less: the output layer runs on answer tokens only, and its frozen weights get no gradient."""
         model = self.model.get_base_model() if isinstance(self.model, PeftModel) else self.model
         hidden = model.get_decoder()(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False)
         mask = inputs["labels"][:, 1:] != IGNORED  # (B, T-1): the token at t is predicted at t-1
         targets = inputs["labels"][:, 1:][mask]  # (N,)
         logits = model.get_output_embeddings()(hidden.last_hidden_state[:, :-1][mask])  # (N, V)
-        loss = torch.nn.functional.cross_entropy(logits.float(), targets, reduction="sum")
+        loss = F.cross_entropy(logits.float(), targets, reduction="sum")
         mode = "train" if self.model.training else "eval"
         self._metrics[mode]["mean_token_accuracy"].append((logits.argmax(-1) == targets).float().mean().item())
         if mode == "train":
@@ -59,3 +121,20 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
             ours, theirs = self._direct_loss(row, None), super().compute_loss(self.model, dict(row))
         self._metrics["eval"].clear()
         return bool(torch.isclose(ours, theirs, rtol=1e-4))
+
+    def _wants_fast(self) -> bool:
+        """On a GPU, for a LoRA without dropout whose activations may be kept."""
+        dropout = any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in self.model.modules())
+        return not self.args.use_cpu and isinstance(self.model, PeftModel) and not (dropout or self.args.gradient_checkpointing)
+
+    def _open_fast(self) -> Any:
+        """The fast forward pass; None, with a warning, where it does not fit."""
+        try:
+            from medloop.models.fast_forward import open_fast_forward  # triton
+
+            return open_fast_forward(self.model)
+        except (ImportError, UnsupportedModelError) as error:
+            log.warning(
+                "SFT uses the library's forward pass, about 2 times slower, because the fast one does not fit: %s.", error
+            )
+            return None

