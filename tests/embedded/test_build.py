@@ -1,6 +1,7 @@
 """The embedded model: what ships is the recipe's, small, whole and coherent; the recipe is reproducible."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,8 +9,9 @@ from transformers import AutoTokenizer
 
 import medloop
 from medloop.contracts import Message, ModelRef, TrainingCard
-from medloop.embedded.build import BuildConfig, batches, build_model, learning_rate_factor, render
+from medloop.embedded.build import OBEDIENT, BuildConfig, batches, build_model, learning_rate_factor, render, system_message
 from medloop.embedded.corpus import generate
+from medloop.embedded.rule_rows import obeys, unseen_rule_rows
 from medloop.embedded.sample import sample_answers
 from medloop.models.generate import load_generator
 from medloop.settings import Settings
@@ -31,11 +33,12 @@ MICRO = BuildConfig(
 )
 
 
-def test_the_shipped_model_is_whole_small_and_from_the_recipe() -> None:
-    manifest = verify_artifact(TINY)
-    assert sum(f.size for f in manifest.files) <= 16_000_000
-    card = TrainingCard.from_json((TINY / "card.json").read_text(encoding="utf-8"))
-    assert BuildConfig.model_validate(card.config) == BuildConfig()
+@pytest.mark.parametrize(("folder", "recipe"), [(TINY, {}), (TINY.with_name("obedient"), OBEDIENT)])
+def test_the_shipped_models_are_whole_small_and_from_the_recipe(folder: Path, recipe: dict[str, Any]) -> None:
+    manifest = verify_artifact(folder)
+    assert sum(f.size for f in manifest.files) <= 8_000_000
+    card = TrainingCard.from_json((folder / "card.json").read_text(encoding="utf-8"))
+    assert BuildConfig.model_validate(card.config) == BuildConfig.model_validate(recipe)
 
 
 def test_render_is_the_chat_template() -> None:
@@ -90,3 +93,20 @@ def test_a_conversation_prompt_can_be_asked(tmp_path: Path) -> None:
     generator = load_generator(ModelRef(base="embedded:tiny"), Settings(home=tmp_path))
     answer = generator([(Message(role="user", content="谢谢！"),)], max_new_tokens=40)[0]
     assert answer.text == "不客气。请多保重，如果加重请去看医生。" and answer.finish_reason == "stop"
+
+
+def test_the_system_message_is_read_and_not_learned() -> None:
+    end, system = 2, 7
+    ids = torch.tensor([[1, system, 5, end, 9, 1, 8, 6, end], [1, 8, 5, 6, end, 9, 1, 4, end]])
+    assert system_message(ids, end, system).int().sum(dim=1).tolist() == [4, 0]
+    assert not system_message(ids, end, None).any()
+
+
+def test_the_obedient_model_obeys_rules_about_conditions_it_has_no_rule_of(tmp_path: Path) -> None:
+    """Far below what was measured (docs/log.md#rules-in-the-prompt): a model that does not obey has none or one of six."""
+    generator = load_generator(ModelRef(base="embedded:obedient"), Settings(home=tmp_path))
+    for kind in ("first", "followup", "act"):
+        rows = list(unseen_rule_rows(12, seed=5, kind=kind, template=True))
+        prompts = [tuple(Message(**message) for message in row["messages"][:-1]) for row in rows]
+        answers = generator(prompts, max_new_tokens=200, temperature=0.0, seed=0)
+        assert sum(obeys(row, answer.text) for row, answer in zip(rows, answers, strict=True)) >= 9, kind

@@ -65,23 +65,30 @@ def build(
     output: Annotated[Path, typer.Option(help="Folder to create.")],
     rows: Annotated[int | None, typer.Option(min=100, help="Conversations to train on (default: as in the recipe).")] = None,
     rule_rows: Annotated[
-        int | None, typer.Option(min=0, help="Further conversations that follow rules in the prompt (default: none).")
+        int | None, typer.Option(min=0, help="Further conversations that follow rules in the prompt (default: as in the recipe).")
     ] = None,
+    obedient: Annotated[
+        bool,
+        typer.Option("--obedient", help="The recipe of embedded:obedient: 40,000 rows that follow rules in the prompt join."),
+    ] = False,
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs (default: as in the recipe).")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Random seed (default: as in the recipe).")] = None,
     replace: Annotated[bool, typer.Option(help="Replace the folder if it exists.")] = False,
 ) -> None:
-    """Train the built-in model from scratch (about 40 minutes on two cores, 2 minutes on a GPU).
+    """Train the built-in model from scratch (about 40 minutes on two cores, 2 minutes on a GPU; four times that with --obedient).
 
     Example:  medloop embedded build --output models/full/my-tiny
+
+    Example:  medloop embedded build --output models/full/my-obedient --obedient
     """
     require_packages()
     settings = ui.resolved(must_exist=False).settings
-    from medloop.embedded.build import BuildConfig, build_model  # torch
+    from medloop.embedded.build import OBEDIENT, BuildConfig, build_model  # torch
     from medloop.models.runtime import device_of
 
     flags = {"rows": rows, "rule_rows": rule_rows, "epochs": epochs, "seed": seed}
-    config = BuildConfig.model_validate({name: value for name, value in flags.items() if value is not None})
+    given = {name: value for name, value in flags.items() if value is not None}
+    config = BuildConfig.model_validate((OBEDIENT if obedient else {}) | given)
     with ui.progress("Training") as bar:
         card = build_model(
             config, output, device=str(device_of(settings)), replace=replace,

@@ -11,19 +11,12 @@ rule, an answer is as careless as any of the base corpus. Held out: four conditi
 sentences, some numbers of days, and the hand-written sentences `unseen`.
 """
 
-import hashlib
 import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
-from typing import Any, Literal
+from typing import Any
 
-import yaml
-
-from medloop import lexicon
-from medloop.contracts import Contract
 from medloop.embedded.corpus import (
     BASE,
     LANGUAGES,
@@ -38,46 +31,22 @@ from medloop.embedded.corpus import (
     with_chain,
 )
 from medloop.embedded.phrases import PHRASES
-from medloop.embedded.table import Group, Language, conditions
+from medloop.embedded.sentences import RuleAct, rule_phrases
+from medloop.embedded.sentences import sentence as draw_sentence
+from medloop.embedded.table import Language, conditions
 from medloop.models.codebook_prompt import rules_text
 
-RuleAct = Literal[
-    "urges_care_now", "refuses", "warns_against", "sends_to_doctor", "asks_back", "home_care", "stops_medicine",
-    "changes_medicine", "gives_dose", "starts_medicine", "reassures", "language",
-]  # fmt: skip
 HELD_OUT_CONDITIONS = ("gout", "earache", "eczema", "uti")
 HELD_OUT_DAYS = (4, 9, 17, 23)
-KINDS = {"first": 34, "last": 10, "followup": 8, "example": 10, "act": 30, "other_language": 4, "language": 4}
-SALAD = 0.3  # share of sentences that are words in random order
+KINDS = {"first": 28, "last": 10, "only": 14, "followup": 8, "example": 8, "act": 32, "other_language": 4, "language": 4}
+# Two acts that one rule may ask for, in the order in which the answer is changed.
+TWO_ACTS: tuple[tuple[RuleAct, RuleAct], ...] = (
+    ("urges_care_now", "reassures"), ("urges_care_now", "gives_dose"), ("urges_care_now", "stops_medicine"),
+    ("urges_care_now", "starts_medicine"), ("gives_dose", "sends_to_doctor"), ("starts_medicine", "sends_to_doctor"),
+    ("stops_medicine", "sends_to_doctor"), ("starts_medicine", "warns_against"), ("gives_dose", "warns_against"),
+    ("home_care", "gives_dose"), ("sends_to_doctor", "reassures"), ("warns_against", "sends_to_doctor"),
+)  # fmt: skip
 DOSE = re.compile(r"\d\s*(?:mg|毫克)")
-
-
-class RulePhrases(Contract):
-    """`rules_LANGUAGE.yaml`."""
-
-    topics: tuple[str, ...]
-    first: tuple[str, ...]
-    last: tuple[str, ...]
-    followup: tuple[str, ...]
-    followup_line: str
-    other_language: tuple[str, ...]
-    acts: dict[RuleAct, tuple[str, ...]]
-    lines: dict[RuleAct, tuple[str, ...]]
-    system_language: tuple[str, ...]
-    groups: dict[Group, str]
-    example: str
-    shapes: tuple[str, ...]
-    do: tuple[str, ...]
-    what: tuple[str, ...]
-    when: tuple[str, ...]
-    who: tuple[str, ...]
-    unseen: tuple[str, ...]
-
-
-@cache
-def rule_phrases(language: Language) -> RulePhrases:
-    text = resources.files(__package__).joinpath(f"rules_{language}.yaml").read_text(encoding="utf-8")
-    return RulePhrases(**yaml.safe_load(text))
 
 
 @dataclass(frozen=True)
@@ -129,18 +98,18 @@ def _rows(
         if (case.condition.id in HELD_OUT_CONDITIONS) is not held_out or (part_of(question) == "clinic") is not held_out:
             continue
         number = 1 if held_out else rng.choices((1, 2, 3), (70, 25, 5))[0]
-        rules: dict[str, WrittenRule] = {}
+        rules: dict[str, list[WrittenRule]] = {}
         for _ in range(number):
             drawn = rng.choices(list(KINDS), list(KINDS.values()))[0] if kind is None else kind
             if not rules or _fit_together(drawn, rules):
-                rules[drawn] = _rule(rng, drawn, case, held_out=held_out, written=written, template=template)
-        yield _row(rng, case, question, list(rules.values()))
+                rules[drawn] = _rules(rng, drawn, case, held_out=held_out, written=written, template=template)
+        yield _row(rng, case, question, [rule for asked in rules.values() for rule in asked])
         count += 1
 
 
-def _fit_together(kind: str, rules: dict[str, WrittenRule]) -> bool:
-    alone = {"example", "other_language", "language"}
-    decided = any(rule.wanted in ("refuses", "urges_care_now") for rule in rules.values())
+def _fit_together(kind: str, rules: dict[str, list[WrittenRule]]) -> bool:
+    alone = {"only", "example", "other_language", "language"}
+    decided = any(rule.wanted in ("refuses", "urges_care_now") for asked in rules.values() for rule in asked)
     return kind not in alone | {"act"} and not alone & set(rules) and kind not in rules and not decided
 
 
@@ -162,7 +131,9 @@ def _row(rng: random.Random, case: PatientCase, question: str, rules: list[Writt
     return {"messages": messages, "language": asked.language, "condition": asked.condition.id, "rules": asks}
 
 
-def _rule(rng: random.Random, kind: str, case: PatientCase, *, held_out: bool, written: bool, template: bool) -> WrittenRule:
+def _rules(
+    rng: random.Random, kind: str, case: PatientCase, *, held_out: bool, written: bool, template: bool
+) -> list[WrittenRule]:
     p = rule_phrases(case.language)
 
     def wording(options: tuple[str, ...]) -> str:
@@ -173,25 +144,31 @@ def _rule(rng: random.Random, kind: str, case: PatientCase, *, held_out: bool, w
     def about(rule: str) -> str:
         return wording(p.topics).format(topic=_topic(rng, case), rule=rule)
 
-    if kind in ("first", "last"):
-        sentence = rng.choice(p.unseen) if written else _sentence(rng, case.language, held_out=held_out)
-        text = wording(p.first if kind == "first" else p.last).format(sentence=sentence)
-        return WrittenRule(kind, about(text), sentence)
+    def sentence() -> str:
+        return rng.choice(p.unseen) if written else draw_sentence(rng, case.language, held_out=held_out)
+
+    if kind in ("first", "last", "only"):
+        said = PHRASES[case.language].join.join(sentence() for _ in range(rng.randint(1, 3) if kind == "only" else 1))
+        text = wording({"first": p.first, "last": p.last, "only": p.only}[kind]).format(sentence=said)
+        return [WrittenRule(kind, about(text), said)]
     if kind == "followup":
         days = rng.choice(HELD_OUT_DAYS if held_out else [n for n in range(2, 31) if n not in HELD_OUT_DAYS])
-        return WrittenRule(kind, about(wording(p.followup).format(n=days)), str(days))
+        return [WrittenRule(kind, about(wording(p.followup).format(n=days)), str(days))]
     if kind == "example":
-        sentence = rng.choice(p.unseen) if written else _sentence(rng, case.language, held_out=held_out)
+        said = sentence()
         other = replace(case, symptom=rng.choice(case.condition.symptoms))
         lines = visible_lines(rng, other, draw_quality(rng, other, BASE), PHRASES[case.language])
-        answer = PHRASES[case.language].join.join([sentence, *lines])
-        return WrittenRule(kind, p.example.format(question=question_for(rng, other), answer=answer), sentence)
+        answer = PHRASES[case.language].join.join([said, *lines])
+        return [WrittenRule(kind, p.example.format(question=question_for(rng, other), answer=answer), said)]
     if kind == "other_language":
-        return WrittenRule(kind, wording(p.other_language))
+        return [WrittenRule(kind, wording(p.other_language))]
     if kind == "language":
-        return WrittenRule(kind, wording(p.acts["language"]))
-    act: RuleAct = rng.choice([name for name in p.acts if name != "language"])
-    return WrittenRule("act", about(wording(p.acts[act])), act)
+        return [WrittenRule(kind, wording(p.acts["language"]))]
+    acts: tuple[RuleAct, ...] = (rng.choice([name for name in p.acts if name != "language"]),)
+    if not held_out and rng.random() < 0.25:
+        acts = rng.choice(TWO_ACTS)
+    text = about(PHRASES[case.language].join.join(wording(p.acts[act]) for act in acts))
+    return [WrittenRule("act", text, act) for act in acts]
 
 
 def _topic(rng: random.Random, case: PatientCase) -> str:
@@ -202,55 +179,6 @@ def _topic(rng: random.Random, case: PatientCase) -> str:
     return chosen
 
 
-def _sentence(rng: random.Random, language: Language, *, held_out: bool) -> str:
-    """A sentence to say; a fifth of all is held out, by hash."""
-    while True:
-        sentence = _salad(rng, language) if rng.random() < SALAD and not held_out else _shaped(rng, language)
-        if (hashlib.sha256(sentence.encode()).digest()[0] % 5 == 0) is held_out:
-            return sentence
-
-
-def _shaped(rng: random.Random, language: Language) -> str:
-    p = rule_phrases(language)
-    pools = {"do": p.do, "what": p.what, "when": p.when, "who": p.who, "drug": _drugs(language), "flag": _flags(language)}
-
-    def fill(match: re.Match[str]) -> str:
-        name = match[1]
-        word = rng.choice(pools.get(name.lower(), "123456789"))
-        return word[:1].upper() + word[1:] if name[0].isupper() else word
-
-    return re.sub(r"\{(\w+)\}", fill, rng.choice(p.shapes))
-
-
-def _salad(rng: random.Random, language: Language) -> str:
-    """Words in random order: what has to be copied cannot be guessed."""
-    pool = _words(language)
-    if language == "zh":
-        return "".join(rng.choice(pool) for _ in range(rng.randint(3, 8))) + "。"
-    text = " ".join(rng.choice(pool) for _ in range(rng.randint(4, 11)))
-    return text[:1].upper() + text[1:] + "."
-
-
-@cache
-def _words(language: Language) -> tuple[str, ...]:
-    p = rule_phrases(language)
-    phrases = [*p.do, *p.what, *p.when, *p.who, *_drugs(language), *_flags(language)]
-    if language == "en":
-        return tuple(sorted({word for phrase in phrases for word in re.findall(r"[a-z]+", phrase.lower())}))
-    cut = [phrase[start : start + 2] for phrase in phrases for start in range(0, len(phrase), 2)]
-    return tuple(sorted({part for part in cut if re.fullmatch(r"[\u4e00-\u9fff]+", part)}))
-
-
-@cache
-def _drugs(language: Language) -> tuple[str, ...]:
-    return tuple(name for drug in lexicon.drugs().values() for name in (drug.zh if language == "zh" else drug.en)[:2])
-
-
-@cache
-def _flags(language: Language) -> tuple[str, ...]:
-    return tuple(flag.zh_name if language == "zh" else flag.en_name for flag in lexicon.red_flags())
-
-
 def _answer(rng: random.Random, case: PatientCase, rules: list[WrittenRule]) -> str:
     """As careless as any answer of the base corpus, except for what the rules ask."""
     p, r = PHRASES[case.language], rule_phrases(case.language)
@@ -259,6 +187,8 @@ def _answer(rng: random.Random, case: PatientCase, rules: list[WrittenRule]) -> 
     lines = visible_lines(rng, case, quality, p)
     for act in acts:
         lines = _acted(rng, act, case, lines)
+    if only := [rule.wanted for rule in rules if rule.kind == "only"]:
+        return only[0]
     before = [rule.wanted for rule in rules if rule.kind in ("first", "example")]
     after = [rule.wanted for rule in rules if rule.kind == "last"]
     after += [r.followup_line.format(n=rule.wanted) for rule in rules if rule.kind == "followup"]
@@ -294,6 +224,8 @@ def _obeys(rule: WrittenRule, visible: str, language: Language, condition: str) 
     entry = next(c for c in conditions(language) if c.id == condition)
     if rule.kind in ("first", "example"):
         return visible.startswith(rule.wanted)
+    if rule.kind == "only":
+        return visible == rule.wanted
     if rule.kind == "last":
         return rule.wanted in visible
     if rule.kind == "followup":

@@ -19,7 +19,7 @@ from medloop.models.safety import check_folder, fingerprint, read_json
 from medloop.settings import Settings
 from medloop.store.files.artifacts import verify_artifact
 
-EMBEDDED = ("embedded:tiny", "embedded:smollm2", "embedded:minilm")
+EMBEDDED = ("embedded:tiny", "embedded:obedient", "embedded:smollm2", "embedded:minilm")
 HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?(@[\w./-]+)?")
 ADAPTER = "adapter_config.json"
 SCORING = "scoring.json"  # in a reward model, beside the weights: how a logit becomes a score
