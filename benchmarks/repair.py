@@ -10,9 +10,9 @@ its corpus. A cell takes n corrections of one class (the planted model's own ans
     codebook   codebook propose, codebook approve (with its trial); answers have the rules in the prompt and the vetted sentence
                first, as at the gateway, but without its guards; `model` is the answer without that sentence
     few-shot   codebook examples, codebook approve
-    sft        train sft on the corrected answers, with ordinary rows as replay
-    dpo        train dpo on (corrected, original), with ordinary pairs as replay
-    rl         train irs on the corrected questions from the SFT adapter of the same cell, reward: the default mix
+    sft        train sft --data CORRECTIONS --replay-data ORDINARY, with the command's own defaults
+    dpo        train dpo on (corrected, original) and ordinary pairs as replay, from the SFT adapter of the same cell
+    rl         train irs on the corrected questions, from the SFT adapter of the same cell, reward: the default mix
 
 `right` is judged by the class's own check (_repair_classes.py), which is part of no reward and no detector. `elsewhere` is the
 change on ordinary questions, judged by the table of the corpus (_table_judge.py), paired by question, for each stratum. A cell
@@ -28,13 +28,13 @@ import os
 import random
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from _repair_classes import CLASSES, Exchange, MistakeClass, exchanges, visible
+from _repair_classes import CLASSES, FOLLOW_GOOD, Exchange, MistakeClass, exchanges, visible
 from _table_judge import judge, question_of
 from typer.testing import CliRunner
 
@@ -59,8 +59,8 @@ from medloop.store.records import codebook, crud, users
 METHODS = ("codebook", "few-shot", "sft", "dpo", "rl")
 STEPS = (1, 2, 5, 20, 100)
 PASSWORD = "correct horse battery"
-REPLAY = 64  # ordinary rows beside the corrections, in SFT and DPO
-TRAIN_STEPS = 40  # optimizer steps of SFT and DPO, whatever n
+REPLAY = 256  # ordinary rows beside the corrections
+DPO_EPOCHS = 3
 STRATA = ("emergency", "child", "pregnancy", "elderly", "routine", "zh", "en")
 
 
@@ -182,11 +182,12 @@ class Bench:
         final = [kind.right(one.question, visible(said)) for one, (said, _) in zip(held, pairs, strict=True)]
         own = [kind.right(one.question, visible(text)) for one, (_, text) in zip(held, pairs, strict=True)]
         control = answer([question_of(row) for row in self.control()])
+        asked_for = FOLLOW_GOOD.values() if kind.name == "follow_up" else ()  # in pregnancy it is what the correction asks for
         low, high = wilson(sum(final), len(final))
         result = {
             "class": cell.kind, "method": cell.method, "n": cell.n, "seed": cell.seed, "right": sum(final), "of": len(final),
             "share": sum(final) / len(final), "low": low, "high": high, "model": sum(own) / len(own),
-            "repair_s": round(seconds, 1), "elsewhere": self._elsewhere([said for said, _ in control]),
+            "repair_s": round(seconds, 1), "elsewhere": self._elsewhere([without(said, asked_for) for said, _ in control]),
             "sample": pairs[0][0], **facts,
         }  # fmt: skip
         write(path, result)
@@ -242,37 +243,38 @@ class Bench:
         return answer, {"entries": len(proposed), "approval_s": round(slowest, 1), "second_approvals": second}
 
     def _by_training(self, cell: Cell, fixes: Sequence[Exchange], originals: Sequence[str]) -> tuple[Answer, dict[str, Any]]:
-        files = self.folder / "files"
+        files, common = self.folder / "files", f"--model {self.planted} --seed {cell.seed}"
         files.mkdir(exist_ok=True)
-        name, data, common = (
-            cell.name.replace("_", "-"),
-            files / f"{cell.name}.jsonl",
-            f"--model {self.planted} --seed {cell.seed}",
+        base = f"{cell.kind}-{cell.n}-s{cell.seed}".replace("_", "-")
+        data, ordinary, adapter = (
+            files / f"{base}.jsonl",
+            files / f"{base}.ordinary.jsonl",
+            self.home / "models/lora" / f"{base}-sft",
         )
+        jsonl.write(data, [as_row(one.question, one.golden) for one in fixes])
+        jsonl.write(ordinary, self.ordinary(REPLAY))
         facts: dict[str, Any] = {}
+        if cell.method == "sft" or not (adapter / "card.json").is_file():
+            medloop(self.home, f"train sft --name {adapter.name} --data {data} --replay-data {ordinary} {common} --replace")
         if cell.method == "dpo":
-            both = [(one, text) for one, text in zip(fixes, originals, strict=True) if one.golden != text]
-            pairs = [{"prompt": one.question, "chosen": one.golden, "rejected": text} for one, text in both]
-            ordinary = [{key: row[key] for key in ("prompt", "chosen", "rejected")} for row in generate_pairs(REPLAY, seed=3)]
-            jsonl.write(data, repeated(pairs, REPLAY) + ordinary)
-            medloop(self.home, f"train dpo --name {name} --data {data} {common} --epochs {epochs_of(data)} --replace")
-            adapter = self.home / "models/lora" / name
-        else:
-            rows = [as_row(one.question, one.golden) for one in fixes]
-            jsonl.write(data, repeated(rows, REPLAY) + self.ordinary(REPLAY))
-            adapter = self.home / "models/lora" / name
-            medloop(
-                self.home, f"train sft --name {name} --data {data} {common} --epochs {epochs_of(data)} --set dev_rows=0 --replace"
-            )
+            pairs = [{"prompt": one.question, "chosen": one.golden, "rejected": text}
+                     for one, text in zip(fixes, originals, strict=True) if one.golden != text]  # fmt: skip
+            replay = [{key: row[key] for key in ("prompt", "chosen", "rejected")} for row in generate_pairs(REPLAY, seed=3)]
+            file = files / f"{base}.pairs.jsonl"
+            jsonl.write(file, repeated(pairs, REPLAY) + replay)
+            medloop(self.home, f"train dpo --name {base}-dpo --adapter {adapter} --data {file} {common} --epochs {DPO_EPOCHS}"
+                               f" --replace")  # fmt: skip
+            adapter = self.home / "models/lora" / f"{base}-dpo"
         if cell.method == "rl":
-            prompts, held = files / f"{cell.name}.prompts.jsonl", files / f"{cell.name}.held.jsonl"
+            prompts, held, mix = (files / f"{base}.{part}.jsonl" for part in ("prompts", "held", "mix"))
             jsonl.write(prompts, [{"messages": [m.model_dump() for m in user(one.question)]} for one in fixes])
             jsonl.write(held, [{"messages": row["messages"][:-1]} for row in self.control()[:32]])
-            said = medloop(self.home, f"train irs --name {name} --adapter {adapter} --prompts {prompts} --held-out {held}"
+            jsonl.write(mix, repeated([as_row(one.question, one.golden) for one in fixes], REPLAY) + self.ordinary(REPLAY))
+            said = medloop(self.home, f"train irs --name {base}-irs --adapter {adapter} --prompts {prompts} --held-out {held}"
                            f" {common} --n-iterations 2 --n-questions {min(cell.n, 32)} --set held_out_n=32"
-                           f" --set replay_data={data} --accept-untrusted --replace")  # fmt: skip
+                           f" --set replay_data={mix} --accept-untrusted --replace")  # fmt: skip
             facts["irs"] = said[-300:]
-            adapter = self.home / "models/rl" / name
+            adapter = self.home / "models/rl" / f"{base}-irs"
 
         def answer(questions: Sequence[str]) -> list[tuple[str, str]]:
             texts = self.answers([user(question) for question in questions], str(adapter))
@@ -297,8 +299,10 @@ def repeated(rows: list[dict[str, Any]], least: int) -> list[dict[str, Any]]:
     return rows * max(1, math.ceil(least / max(1, len(rows))))
 
 
-def epochs_of(data: Path) -> float:
-    return round(TRAIN_STEPS * 16 / sum(1 for _ in jsonl.read(data)), 2)
+def without(answer: str, sentences: Iterable[str]) -> str:
+    for sentence in sentences:
+        answer = answer.replace(sentence, "")
+    return answer.strip()
 
 
 def write(path: Path, value: Any) -> None:
@@ -320,6 +324,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--n", default=",".join(map(str, STEPS)))
     parser.add_argument("--seeds", default="1")
+    parser.add_argument("--part", default="1/1", help="I/N: only this part of the cells, for several processes on one folder")
     parser.add_argument("--minutes", type=float, default=math.inf, help="no cell is started after this time")
     args = parser.parse_args()
     began, folder = time.monotonic(), args.folder.absolute()
@@ -328,8 +333,9 @@ def main() -> None:
     before = {name: [sum(values), len(values)] for name, values in bench.baseline()["classes"].items()}
     say(f"before any correction, right: {before}")
     numbers = [int(n) for n in args.n.split(",")]
-    cells = [Cell(kind, method, n, int(seed)) for seed in args.seeds.split(",") for method in args.methods.split(",")
-             for n in numbers for kind in args.classes.split(",")]  # fmt: skip
+    part, parts = map(int, args.part.split("/"))
+    bases = [(kind, n, int(seed)) for seed in args.seeds.split(",") for n in numbers for kind in args.classes.split(",")]
+    cells = [Cell(kind, method, n, seed) for method in args.methods.split(",") for kind, n, seed in bases[part - 1 :: parts]]
     results, left = [], 0
     for cell in cells:
         done = (folder / "cells" / f"{cell.name}.json").is_file()

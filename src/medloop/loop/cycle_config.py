@@ -31,7 +31,9 @@ class OnlineConfig(BaseModel):
     rows: int = Field(256, ge=2, description="Most rows of the mix that a round learns from.")
     replay: float = Field(0.7, ge=0, lt=1, description="Share of the mix that was learnt before.")
     train: tuple[TrainStep, ...] = Field(
-        (TrainStep(stage="SFT", settings={"epochs": 2, "dev_rows": 0}),), min_length=1, description="Trainings of a round."
+        (TrainStep(stage="SFT", settings={"epochs": 2, "least_steps": 120, "dev_rows": 0}),),
+        min_length=1,
+        description="Trainings of a round.",
     )
 
 

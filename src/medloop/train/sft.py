@@ -6,7 +6,8 @@ In: `data/processed/train.jsonl` (and `dev.jsonl` for the dev loss), or any JSON
 Out: `models/lora/NAME` (or `models/full/NAME`), whole or not at all. While it runs, checkpoints and metrics lie in
 `jobs/train_sft-NAME`; the same call after a crash continues there and ends with the same weights.
 
-With `adapter` training goes on from that adapter and keeps its shape.
+With `replay_data` the file is a few corrections: they are repeated and mixed with rows that were learnt before, and the run is as
+long as so few rows need. With `adapter` training goes on from that adapter and keeps its shape.
 
 It leaves out: several processes or GPUs, and choosing the best of several checkpoints (evaluation does that).
 """
@@ -28,7 +29,7 @@ from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.train.configs.sft_config import SFTConfig as SFTConfig
 from medloop.train.examples.batch_order import LengthGroupedSampler
-from medloop.train.examples.sft_examples import SFTExamples, encode_file
+from medloop.train.examples.sft_examples import SFTExamples, encode_file, with_replay
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
 from medloop.train.runs.inputs import sft_files
@@ -38,6 +39,8 @@ from medloop.train.runs.run import TrainingRun
 from medloop.train.trl.fit import attach_metrics, card_metrics, count_steps, train_within_memory
 from medloop.train.trl.resumable import MetricsCallback, training_arguments
 from medloop.train.trl.sft_trainer import ResumableSFT
+
+REPLAYED = 256  # rows of a few corrections beside the replay; with 64, strata elsewhere got worse (docs/log.md#repair)
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ def make_plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replac
     files, tokenizer = sft_files(config, settings), load_tokenizer(resolve(ModelRef(base=config.model), settings).folder)
     encode = partial(encode_file, tokenizer, max_length=config.max_length, context=config.context_limits)
     train, score = encode(files["train"]), "dev" in files and config.dev_rows > 0
+    if "replay" in files:
+        train = with_replay(train, encode(files["replay"]), least=REPLAYED, seed=config.seed)
     dev = encode(files["dev"], limit=config.dev_rows) if score else None
     counts = count_steps(config, len(train.lengths), run, replace=replace)
     return SFTPlan(config, run, train, dev, *counts, replace)

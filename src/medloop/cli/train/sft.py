@@ -35,6 +35,9 @@ def train_sft(
     name: Annotated[str | None, typer.Option(help="Name of the result (default: sft).")] = None,
     model: Model = None,
     data: Annotated[str | None, typer.Option(metavar="FILE", help="Training file (default: data/processed/train.jsonl).")] = None,
+    replay_data: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Rows learnt before, to mix in when the data is a few corrections.")
+    ] = None,
     epochs: Epochs = None, batch_size: BatchSize = None, learning_rate: LearningRate = None, lora_r: LoraRank = None,
     full: Annotated[bool | None, typer.Option("--full", help="Train all weights, into models/full.")] = None,
     max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, replace: Replace = False,
@@ -42,10 +45,12 @@ def train_sft(
     """Teach a model to answer as the records do; after a crash, the same command continues where it stopped.
 
     Example:  medloop train sft --name sft --epochs 2
+
+    Example:  medloop train sft --data corrections.jsonl --replay-data data/processed/train.jsonl
     """
     flags = {
-        "name": name, "model": model, "data": data, "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate,
-        "lora_r": lora_r, "full": full, "max_length": max_length, "seed": seed,
+        "name": name, "model": model, "data": data, "replay_data": replay_data, "epochs": epochs, "batch_size": batch_size,
+        "learning_rate": learning_rate, "lora_r": lora_r, "full": full, "max_length": max_length, "seed": seed,
     }  # fmt: skip
     trained = train("SFT", flags, config, set_, replace=replace, announce=_announce_sft, outcome=_losses)
     if trained is not None:

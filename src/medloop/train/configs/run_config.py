@@ -42,6 +42,7 @@ class EpochConfig(RunConfig):
     data: str | None = Field(None, description="Training file.")
     epochs: float = Field(1.0, gt=0, le=1000, description="Passes over the training data.")
     max_steps: int = Field(0, ge=0, description="Stop after this many steps, whatever the epochs say; 0 means no limit.")
+    least_steps: int = Field(0, ge=0, description="At least this many steps, in more passes where the file is small.")
     batch_size: int = Field(16, ge=1, description="Examples per step.")
     micro_batch_size: int = Field(0, ge=0, description="Examples in memory at once; divides batch_size; 0 means the whole batch.")
     warmup: float = Field(

@@ -1,11 +1,13 @@
 """The settings of SFT; each field says what it does."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from medloop.knobs import RUN_NAME
 from medloop.train.configs.run_config import ContextConfig
+
+REPAIR_STEPS = 300  # with 40, a small model did not even learn the corrections themselves (docs/log.md#repair)
 
 
 class SFTConfig(ContextConfig):
@@ -14,6 +16,11 @@ class SFTConfig(ContextConfig):
 
     name: str = Field("sft", pattern=RUN_NAME, description="Name of the result, under models/lora or models/full.")
     data: str | None = Field(None, description="Training file; empty means data/processed/train.jsonl.")
+    replay_data: str | None = Field(
+        None,
+        description="Rows learnt before, when data is a few corrections: those are repeated to 256 rows, and as many of "
+        "these join, drawn by the seed. Then least_steps is 300 and the learning rate half of the usual, unless given.",
+    )
     adapter: str | None = Field(None, description="Adapter to continue from, as online learning does; empty: a fresh one.")
     dev_data: str | None = Field(
         None, description="File for the dev loss; empty means data/processed/dev.jsonl, if data is empty too."
@@ -29,6 +36,13 @@ class SFTConfig(ContextConfig):
     lora_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
     load_in_4bit: bool = Field(False, description="Hold the base model in 4 bits (needs bitsandbytes); LoRA only.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _steps_for_few_rows(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("replay_data") and not {"least_steps", "epochs"} & values.keys():
+            return {**values, "least_steps": REPAIR_STEPS}
+        return values
+
     def problems(self) -> list[str]:
         problems = super().problems()
         if self.full and self.load_in_4bit:
@@ -39,4 +53,4 @@ class SFTConfig(ContextConfig):
 
     @property
     def rate_scale(self) -> float:
-        return 0.1 if self.full else 1.0
+        return (0.1 if self.full else 1.0) * (0.5 if self.replay_data else 1.0)

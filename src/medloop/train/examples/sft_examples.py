@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from array import array
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 
 from medloop.errors import InputError
 from medloop.models.context_limits import ContextLimits
@@ -84,6 +85,20 @@ def encode_file(
             f"{path} has no usable example ({examples.left_out() or 'no lines'})", "Check the file, or raise max_length"
         )
     return examples
+
+
+def with_replay(examples: SFTExamples, replay: SFTExamples, *, least: int, seed: int) -> SFTExamples:
+    """The examples, whole and again until there are `least` of them, and as many of the replay, as far as there are some."""
+    times = -(-least // len(examples.lengths))
+    count = times * len(examples.lengths)
+    drawn = sorted(random.Random(f"replay-{seed}").sample(range(len(replay.lengths)), min(count, len(replay.lengths))))
+    rows = concatenate_datasets([*[examples.rows] * times, replay.rows.select(drawn)])
+    share = len(drawn) / len(replay.lengths)
+    return SFTExamples(
+        rows, examples.lengths * times + [replay.lengths[n] for n in drawn],
+        examples.learnt_tokens * times + round(replay.learnt_tokens * share), examples.too_long, examples.shortened,
+        examples.unanswered, examples.with_context, examples.truncated_context,
+    )  # fmt: skip
 
 
 def _lists(values: array[int], ends: array[int]) -> pa.ListArray:

@@ -52,8 +52,12 @@ def objective_of(scorer: Scorer) -> Objective | None:
     return objective if isinstance(objective, Objective) else None
 
 
+LATER = ("least_steps", "replay_data")  # runs from before these were settings keep their identity
+
+
 def _identity(values: dict[str, Any], base: ResolvedModel, inputs: Iterable[tuple[str, Path]], **more: str) -> dict[str, Any]:
     hashes = {role: file_sha256(path) for role, path in inputs}
+    values = {name: value for name, value in values.items() if value or name not in LATER}
     return {"config": values, "base_sha256": base.sha256, "inputs": hashes | more}
 
 

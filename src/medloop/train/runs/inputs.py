@@ -76,15 +76,20 @@ def _check_preferences(path: Path, config: PreferenceConfig) -> None:
 
 
 def sft_files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
-    """The training file, and the dev file if there is one."""
+    """The training file, the file of the replay if one is named, and the dev file if there is one."""
     processed = settings.workspace.processed
     train = settings.find(config.data) if config.data else processed / SPLIT_FILES["train"]
     if not train.is_file():
         raise InputError(f"There is no training file {train}", "Make it with: medloop data prepare, or name one with --data")
-    if config.dev_data:
-        return {"train": train, "dev": settings.find(config.dev_data)}
-    dev = processed / SPLIT_FILES["dev"]
-    return {"train": train, "dev": dev} if config.data is None and dev.is_file() and dev.stat().st_size else {"train": train}
+    files = {"train": train}
+    if config.replay_data:
+        files["replay"] = settings.find(config.replay_data)
+        if not files["replay"].is_file():
+            raise InputError(f"There is no file of replay {files['replay']}", "Name a file of conversations with --replay-data")
+    dev = settings.find(config.dev_data) if config.dev_data else processed / SPLIT_FILES["dev"]
+    if config.dev_data or (config.data is None and dev.is_file() and dev.stat().st_size):
+        files["dev"] = dev
+    return files
 
 
 def preference_file(config: PreferenceConfig | RewardModelConfig, settings: Settings) -> Path:

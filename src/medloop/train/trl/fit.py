@@ -39,7 +39,7 @@ class EpochPlan(Protocol):
 def count_steps(config: EpochConfig, rows: int, run: TrainingRun, *, replace: bool) -> tuple[int, int, int | None]:
     """(steps per epoch, steps of the run, steps that an earlier start has done)."""
     per_epoch = math.ceil(rows / config.batch_size)
-    steps = math.ceil(config.epochs * per_epoch)
+    steps = max(math.ceil(config.epochs * per_epoch), config.least_steps)
     checkpoint = None if replace else run.resumable()
     return per_epoch, min(steps, config.max_steps or steps), None if checkpoint is None else checkpoint.step
 

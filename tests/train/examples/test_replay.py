@@ -1,0 +1,53 @@
+"""A few corrections beside rows learnt before: the mix, the length of the run, and what a run is made of."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medloop.errors import InputError
+from medloop.settings import Settings
+from medloop.store.files import jsonl
+from medloop.train.configs.sft_config import REPAIR_STEPS, SFTConfig
+from medloop.train.runs.find_run import find_run
+from medloop.train.sft import REPLAYED, make_plan
+
+
+def conversation(question: str, answer: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    jsonl.write(tmp_path / "fixes.jsonl", [conversation(f"Question {n}?", "Call 120 now.") for n in range(3)])
+    jsonl.write(tmp_path / "old.jsonl", [conversation(f"What about {n}?", f"Rest for {n} days.") for n in range(400)])
+    return str(tmp_path / "fixes.jsonl"), str(tmp_path / "old.jsonl")
+
+
+def test_corrections_are_repeated_and_as_many_old_rows_join(settings: Settings, files: tuple[str, str]) -> None:
+    config = SFTConfig(name="fix", model=settings.model, data=files[0], replay_data=files[1])
+    plan = make_plan(config, settings, find_run(config, settings))
+    repeated = -(-REPLAYED // 3) * 3
+    assert len(plan.train.rows) == len(plan.train.lengths) == 2 * repeated
+    texts = [tuple(row["input_ids"]) for row in plan.train.rows]
+    assert {texts.count(text) for text in texts[:repeated]} == {repeated // 3}
+    assert len(set(texts[repeated:])) == repeated, "no old row twice"
+    assert [len(text) for text in texts] == plan.train.lengths
+    assert plan.steps == config.least_steps == REPAIR_STEPS
+    assert plan.run.identity["inputs"].keys() == {"train", "replay"}
+
+
+def test_what_is_given_counts_and_other_runs_stay_as_they_were(settings: Settings, files: tuple[str, str]) -> None:
+    given = SFTConfig(data=files[0], replay_data=files[1], epochs=2)
+    assert given.least_steps == 0 and SFTConfig(data=files[0], replay_data=files[1], least_steps=40).least_steps == 40
+    plain = SFTConfig(name="plain", model=settings.model, data=files[0])
+    assert given.rate_for(1000) == plain.rate_for(1000) / 2
+    assert not {"least_steps", "replay_data"} & find_run(plain, settings).identity["config"].keys()
+    longer = plain.model_copy(update={"least_steps": 7})
+    assert make_plan(longer, settings, find_run(longer, settings)).steps == 7
+
+
+def test_a_missing_file_of_replay_is_told(settings: Settings, files: tuple[str, str]) -> None:
+    config = SFTConfig(name="fix", model=settings.model, data=files[0], replay_data="nosuch.jsonl")
+    with pytest.raises(InputError, match="no file of replay"):
+        find_run(config, settings)
