@@ -40,7 +40,7 @@ from medloop.train.trl.fit import attach_metrics, card_metrics, count_steps, tra
 from medloop.train.trl.resumable import MetricsCallback, training_arguments
 from medloop.train.trl.sft_trainer import ResumableSFT
 
-REPLAYED = 256  # rows of a few corrections beside the replay; with 64, strata elsewhere got worse (docs/log.md#repair)
+REPLAYED = 256  # rows of corrections beside as many of the replay; other mixes and rates: docs/log.md#repair
 
 
 @dataclass(frozen=True)
