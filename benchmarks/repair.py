@@ -7,8 +7,9 @@
 Six classes of mistake are planted into the embedded model by `medloop train sft --full` on wrong answers among ordinary rows of
 its corpus. A cell takes n corrections of one class (the planted model's own answers, corrected) and repairs by the commands:
 
-    codebook   codebook propose, codebook approve (with its trial); answers have the rules in the prompt and the vetted sentence
-               first, as at the gateway, but without its guards; `model` is the answer without that sentence
+    codebook   codebook propose, codebook approve (with its trial); answers have the rules in the prompt, the vetted sentences
+               first and the guard of the rules, as at the gateway, but not its other guards, which would hide a mistake; `model`
+               is the model's own answer to the same prompt
     few-shot   codebook examples, codebook approve
     sft        train sft --data CORRECTIONS --replay-data ORDINARY, with the command's own defaults
     dpo        train dpo on (corrected, original) and ordinary pairs as replay, from the SFT adapter of the same cell
@@ -47,9 +48,10 @@ from medloop.embedded.rule_rows import generate_rule_rows
 from medloop.errors import ResultError
 from medloop.loop.assistant import build_prompt
 from medloop.loop.codebook import rules_for
+from medloop.loop.rule_guard import as_shown
 from medloop.loop.workspace import init_workspace
-from medloop.models.codebook_prompt import spoken
 from medloop.models.generate import load_generator
+from medloop.serve.gateway.notices import notices
 from medloop.settings import Settings, resolve
 from medloop.store.db import open_store
 from medloop.store.files import jsonl
@@ -188,7 +190,7 @@ class Bench:
             "class": cell.kind, "method": cell.method, "n": cell.n, "seed": cell.seed, "right": sum(final), "of": len(final),
             "share": sum(final) / len(final), "low": low, "high": high, "model": sum(own) / len(own),
             "repair_s": round(seconds, 1), "elsewhere": self._elsewhere([without(said, asked_for) for said, _ in control]),
-            "sample": pairs[0][0], **facts,
+            "notice_only": sum(_is_notice(said) for said, _ in pairs), "sample": pairs[0][0], **facts,
         }  # fmt: skip
         write(path, result)
         return result
@@ -238,7 +240,8 @@ class Bench:
                 found = [find(question) for question in questions]
             prompts = [build_prompt(user(question), rules, None) for question, rules in zip(questions, found, strict=True)]
             texts = self.answers(prompts)
-            return [(spoken(text, rules), text) for text, rules in zip(texts, found, strict=True)]
+            shown = [as_shown(text, question, rules) for text, question, rules in zip(texts, questions, found, strict=True)]
+            return list(zip(shown, texts, strict=True))
 
         return answer, {"entries": len(proposed), "approval_s": round(slowest, 1), "second_approvals": second}
 
@@ -281,6 +284,11 @@ class Bench:
             return [(text, text) for text in texts]
 
         return answer, facts
+
+
+def _is_notice(text: str) -> bool:
+    """Whether nothing but the gateway's own notice stands for an answer."""
+    return visible(text) in notices()["rule"]
 
 
 Answer = Callable[[Sequence[str]], list[tuple[str, str]]]  # what the user reads, and the model's own words

@@ -20,7 +20,7 @@ from medloop.store.records import codebook
 
 
 def rule(text: str, *triggers: str, scope: str = "routine", **more) -> CodebookEntry:
-    content = {name: more.pop(name) for name in ("first_sentence", "question", "expects") if name in more}
+    content = {name: more.pop(name) for name in ("first_sentence", "question", "expects", "forbids", "answers") if name in more}
     return CodebookEntry(content=EntryText(text=text, triggers=triggers, **content), scope=scope, author="usr_x", **more)
 
 

@@ -9,6 +9,7 @@ import typer
 from medloop.cli import ui
 from medloop.cli.codebook_print import as_json, say_proposals, say_trial, say_version, table
 from medloop.cli.login import logged_in
+from medloop.contracts.rule import FORBIDDEN_ACTS
 from medloop.errors import ConfigError, ResultError
 from medloop.loop import codebook as work
 from medloop.loop.codebook_effects import count_votes
@@ -35,6 +36,14 @@ Triggers = Annotated[
 FirstSentence = Annotated[
     str | None, typer.Option("--first-sentence", help="A vetted sentence that is put before the answer as it is.")
 ]
+Forbids = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--forbid",
+        metavar="ACT",
+        help=f"What is taken out of answers; may be repeated: {', '.join(FORBIDDEN_ACTS)}; none: nothing.",
+    ),
+]
 Teacher = Annotated[
     bool, typer.Option("--teacher/--no-teacher", help="Let a configured teacher find the words, where consent covers it.")
 ]
@@ -52,6 +61,7 @@ def propose(
     text: Text = None,
     trigger: Triggers = None,
     first_sentence: FirstSentence = None,
+    forbid: Forbids = None,
     scope: Annotated[str, typer.Option(help="What is at stake: emergency, medication, ..., routine; else read from it.")] = "",
     expires: Expires = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Who writes the rule; needed with --text.")] = None,
@@ -72,8 +82,8 @@ def propose(
                 raise ConfigError("A rule needs its author", "Add --user NAME")
             person = logged_in(store, user)
             entry = work.written_entry(
-                store, text, triggers=trigger or (), first_sentence=first_sentence or "", scope=scope, author=person.user_id,
-                actor=person.user_id, expires=_last_moment(expires),
+                store, text, triggers=trigger or (), first_sentence=first_sentence or "", forbids=_acts(forbid) or (),
+                scope=scope, author=person.user_id, actor=person.user_id, expires=_last_moment(expires),
             )  # fmt: skip
             proposals.entries.append(entry)
         elif correction is not None:
@@ -129,6 +139,8 @@ def show(entry: EntryId, json_: ui.AsJson = False) -> None:
     ui.say(f"  {ui.printable(found.text)}")
     if found.content.first_sentence:
         ui.say(f"  First sentence: {ui.printable(found.content.first_sentence)}")
+    if found.content.forbids:
+        ui.say(f"  Taken out of answers: {', '.join(found.content.forbids)}")
     ui.say(f"  Triggers: {ui.printable(', '.join(found.content.triggers)) or 'none: questions like its own'}")
     ui.say(f"  From: {', '.join(found.evidence) or 'a person who wrote it'}; author {names.get(found.author, found.author)}")
     if found.approver:
@@ -205,6 +217,7 @@ def edit(
     text: Text = None,
     trigger: Triggers = None,
     first_sentence: FirstSentence = None,
+    forbid: Forbids = None,
     scope: Annotated[str | None, typer.Option(help="What is at stake: emergency, medication, ..., routine.")] = None,
     expires: Expires = None,
 ) -> None:
@@ -216,12 +229,13 @@ def edit(
         "text": text,
         "triggers": trigger,
         "first_sentence": first_sentence,
+        "forbids": _acts(forbid),
         "scope": scope,
         "expires": _last_moment(expires),
     }
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
-        raise ConfigError("Nothing to change", "Name --text, --trigger, --first-sentence, --scope or --expires")
+        raise ConfigError("Nothing to change", "Name --text, --trigger, --first-sentence, --forbid, --scope or --expires")
     with open_store(ui.settings()) as store:
         person = logged_in(store, user)
         found = codebook.get_entry(store, entry)
@@ -356,6 +370,15 @@ def export(file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Wher
 def _reflector(settings: Settings, teacher: bool) -> work.Reflector | None:
     writer = teacher_writer(settings) if teacher else None
     return writer.rule if writer else None
+
+
+def _acts(names: list[str] | None) -> tuple[str, ...] | None:
+    """What --forbid names; `none` is an empty list."""
+    if names is None or names == ["none"]:
+        return None if names is None else ()
+    if unknown := [name for name in names if name not in FORBIDDEN_ACTS]:
+        raise ConfigError(f"--forbid is '{unknown[0]}', which no detector knows", f"Known: {', '.join(FORBIDDEN_ACTS)}")
+    return tuple(names)
 
 
 def _last_moment(day: datetime | None) -> datetime | None:

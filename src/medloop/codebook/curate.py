@@ -48,7 +48,7 @@ class RuleConflict:
 
 def place(draft: EntryText, kind: str, scope: str, others: Sequence[CodebookEntry], embed: Embed | None = None) -> Placement:
     """Where a draft belongs among live and proposed entries of its kind and scope."""
-    alike = [entry for entry in others if entry.kind == kind and entry.scope == scope]
+    alike = [entry for entry in others if entry.kind == kind and (entry.scope == scope or _same_effect(draft, entry))]
     if not alike or kind == "prompt":
         return Placement("add")
     words = _words(draft.text)
@@ -57,6 +57,9 @@ def place(draft: EntryText, kind: str, scope: str, others: Sequence[CodebookEntr
             return Placement("update", entry, 1.0)
     if kind != "rule":
         return Placement("add")
+    for entry in alike:
+        if _same_effect(draft, entry):
+            return Placement("merge", entry, 1.0)
     texts = [draft.text, *(entry.text for entry in alike)]
     vectors = ngram_vectors(texts)
     scores = vectors[1:] @ vectors[0]
@@ -73,19 +76,51 @@ def place(draft: EntryText, kind: str, scope: str, others: Sequence[CodebookEntr
     return Placement("add")
 
 
+def _same_effect(draft: EntryText, entry: CodebookEntry) -> bool:
+    """Whether a draft and a rule do the same to an answer in one language: the same vetted sentence, or for the same questions
+    the same changes of acts. Several corrections of one mistake are one rule."""
+    theirs = entry.content
+    chinese = detect_language(draft.question or draft.text) in ("zh", "mixed")
+    if entry.kind != "rule" or (entry.language == "zh") != chinese:
+        return False
+    if draft.first_sentence and _words(draft.first_sentence) == _words(theirs.first_sentence):
+        return True
+    return bool(draft.triggers and draft.triggers == theirs.triggers and set(draft.expects) & set(theirs.expects))
+
+
 def merged(target: EntryText, draft: EntryText) -> EntryText:
-    """The target with what the draft knows: its questions, and alternatives of its triggers. The words stay the target's."""
+    """The target with what the draft knows: its questions and answers, what it forbids, and the triggers that both have. The
+    words stay the target's, unless the draft says it for the same questions as both."""
     questions = list(dict.fromkeys([*target.question.splitlines(), *draft.question.splitlines()]))
-    triggers = target.triggers
-    if triggers != draft.triggers and len(triggers) == len(draft.triggers) == 1:
-        triggers = ("|".join(dict.fromkeys([*triggers[0].split("|"), *draft.triggers[0].split("|")])),)
+    answers = _answers_by_question(target) | _answers_by_question(draft)
+    triggers = _common_triggers(target.triggers, draft.triggers)
     return target.model_copy(
         update={
             "question": "\n".join(questions[-MOST_QUESTIONS:]), "triggers": triggers,
             "first_sentence": target.first_sentence or draft.first_sentence,
+            "text": draft.text if triggers == draft.triggers != target.triggers else target.text,
+            "forbids": tuple(dict.fromkeys([*target.forbids, *draft.forbids])),
+            "answers": tuple(answers.get(line, "") for line in questions[-MOST_QUESTIONS:]) if any(answers.values()) else (),
             "expects": tuple(dict.fromkeys([*target.expects, *draft.expects])),
         }
     )  # fmt: skip
+
+
+def _answers_by_question(content: EntryText) -> dict[str, str]:
+    lines = content.question.splitlines()
+    return dict(zip(lines, content.answers, strict=True)) if len(lines) == len(content.answers) else {}
+
+
+def _common_triggers(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
+    """What both kinds of question have: corrections of one mistake in several illnesses are about none of them. Without anything
+    in common, one of the two."""
+    if ours == theirs or not theirs:
+        return ours
+    if common := tuple(trigger for trigger in ours if trigger in theirs):
+        return common
+    if len(ours) == len(theirs) == 1:
+        return ("|".join(dict.fromkeys([*ours[0].split("|"), *theirs[0].split("|")])),)
+    return ours
 
 
 def conflicts(entry: CodebookEntry, live: Iterable[CodebookEntry]) -> list[RuleConflict]:
@@ -94,7 +129,7 @@ def conflicts(entry: CodebookEntry, live: Iterable[CodebookEntry]) -> list[RuleC
     for other in live:
         if other.entry_id == entry.entry_id or other.entry_id in entry.supersedes or other.kind != entry.kind:
             continue
-        if entry.kind != "rule" or not _may_meet(entry, other):
+        if entry.kind != "rule" or not may_meet(entry, other):
             continue
         if _contradict(entry.text, other.text):
             found.append(RuleConflict(other.entry_id, "do and do not"))
@@ -103,7 +138,7 @@ def conflicts(entry: CodebookEntry, live: Iterable[CodebookEntry]) -> list[RuleC
     return found
 
 
-def _may_meet(entry: CodebookEntry, other: CodebookEntry) -> bool:
+def may_meet(entry: CodebookEntry, other: CodebookEntry) -> bool:
     """Whether one question can have both: the same triggers in part, or one fits the questions of the other."""
     ours, theirs = set(_alternatives(entry)), set(_alternatives(other))
     if ours & theirs or ALWAYS in ours | theirs:

@@ -18,7 +18,7 @@ from medloop import lexicon
 from medloop.codebook.similar import concepts, ngram_vectors
 from medloop.contracts import EntryText
 from medloop.contracts.detect import Act, ActKind
-from medloop.contracts.rule import MOST_RULE, MOST_SENTENCE
+from medloop.contracts.rule import FORBIDDEN_ACTS, MOST_RULE, MOST_SENTENCE, MOST_TEXT, ForbiddenAct
 from medloop.lexicon.language import detect_language
 
 # Signs of one illness: a rule about one of them is about all of them.
@@ -28,9 +28,15 @@ FAMILIES = (
 )
 GROUPS = {"child": "儿童", "pregnancy": "怀孕", "elderly": "老人"}  # the lexicon has no Chinese names for them
 STOPPING = "停药|停用|不吃了|断药|stop taking|come off|quit taking"
+DOSING = (
+    "剂量|用量|药量|多少|毫克|毫升|几片|几粒|几颗|几次|吃几|喂几|dose|doses|dosage|how much|how many|how often|mg|ml|milligrams"
+)
 # What an expert adds, gravest first, and what an expert takes out.
 ADDED: tuple[ActKind, ...] = ("urges_care_now", "refuses", "warns_against", "sends_to_doctor", "asks_back", "home_care")
 REMOVED: tuple[ActKind, ...] = ("stops_medicine", "changes_medicine", "gives_dose", "starts_medicine", "reassures")
+# What an emergency must not hear, whatever the corrected answer said; and a medicine that is only named ("if it hurts, 400 mg").
+CALMING: tuple[ForbiddenAct, ...] = ("reassures", "home_care", "urges_care_now/negated", "sends_to_doctor/negated")
+MEDICINE: tuple[ForbiddenAct, ...] = ("gives_dose", "starts_medicine")
 WORDS: dict[str, tuple[str, str]] = {
     "urges_care_now": ("首先让患者立即就医或拨打急救电话。", "Send to emergency care first."),
     "refuses": ("说明不能回答，并指明去哪里求助。", "Say that you cannot answer this, and where to get help."),
@@ -71,6 +77,17 @@ class CorrectedAnswer:
         before, after = _directive(self.original_acts), _directive(self.golden_acts)
         return [kind for kind in REMOVED if kind in before - after]
 
+    def forbids(self) -> tuple[ForbiddenAct, ...]:
+        """What the expert took out and no answer to such a question may do again."""
+        if self.changes_language() and "urges_care_now" not in self.added():
+            return ("other_language",)
+        before, after = _with_conditional(self.original_acts), _with_conditional(self.golden_acts)
+        gone = [kind for kind in FORBIDDEN_ACTS if kind in before - after and kind != "home_care"]
+        if "starts_medicine/negated" in after and set(gone) & set(MEDICINE):
+            gone += MEDICINE
+        urgent = CALMING if "urges_care_now" in self.added() else ()
+        return tuple(kind for kind in FORBIDDEN_ACTS if kind in gone or kind in urgent)
+
     def changes_language(self) -> bool:
         wanted = detect_language(self.question)
         return detect_language(self.original) != wanted == detect_language(self.golden) and wanted in ("zh", "en")
@@ -83,12 +100,21 @@ def reflect(correction: CorrectedAnswer) -> EntryText:
     text = reason if reason and len(reason) <= MOST_RULE else _text(correction, added, removed, sentence)
     return EntryText(
         text=text, triggers=tuple(_triggers(correction, added, removed)), first_sentence=sentence,
-        question=" ".join(correction.question.split()), expects=expected_acts(correction),
+        question=" ".join(correction.question.split()), expects=expected_acts(correction), forbids=correction.forbids(),
+        answers=(_answer(correction),),
     )  # fmt: skip
+
+
+def _answer(correction: CorrectedAnswer) -> str:
+    """The expert's answer, where it is about nobody and not too long."""
+    answer = " ".join(correction.golden.split())
+    return answer if "[" not in answer and len(answer) <= MOST_TEXT else ""
 
 
 def expected_acts(correction: CorrectedAnswer) -> tuple[str, ...]:
     """What tells a good answer to this question from the bad one, for the regression set."""
+    if "other_language" in correction.forbids():
+        return ("same_language",)
     # Home care or a question back is one of many good ways; what protects the patient is not.
     must = [kind for kind in correction.added() if kind in ("urges_care_now", "refuses", "sends_to_doctor", "warns_against")]
     language = ["same_language"] if correction.changes_language() else []
@@ -114,9 +140,22 @@ def _directive(acts: Sequence[Act]) -> set[ActKind]:
     return {act.kind for act in acts if act.polarity == "directive"}
 
 
+def _with_conditional(acts: Sequence[Act]) -> set[str]:
+    """Acts as rules forbid them: a medicine also where it is only for a case, care where it is said not to be needed."""
+    return {name for act in acts if (name := forbidden_name(act))}
+
+
+def forbidden_name(act: Act) -> str | None:
+    """The name under which a rule can forbid an act; None where the act is no advice."""
+    if act.polarity == "directive" or (act.polarity == "conditional" and act.kind in MEDICINE):
+        return act.kind
+    return f"{act.kind}/negated" if act.polarity == "negated" else None
+
+
 def _text(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[str], sentence: str) -> str:
     chinese = correction.is_chinese
     kinds = [*added[:2], *removed[:2], *(["language"] if correction.changes_language() else [])]
+    kinds = ["language"] if "other_language" in correction.forbids() else kinds
     parts = [WORDS[kind][0 if chinese else 1] for kind in kinds]
     if not parts:
         parts = [f"先说明：{sentence}" if chinese else f"Say first: {sentence}"]
@@ -146,36 +185,58 @@ def _name(concept: str, chinese: bool) -> str:
 
 def _triggers(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[str]) -> Iterator[str]:
     """One trigger for the red flags (any of them), one for each group and drug; nothing where the lexicon finds nothing."""
-    if correction.changes_language() and not added and not removed:
+    if "other_language" in correction.forbids():
         yield "*"
         return
     found = concepts(correction.question)
     flags = {name.partition(":")[2] for name in found if name.startswith("red_flag:")}
-    if flags:
+    groups = sorted(name.partition(":")[2] for name in found if name.startswith("group:"))
+    if flags and ("urges_care_now" in added or not groups):
         whole = flags.union(*(family for family in FAMILIES if flags & set(family)))
         entries = [lexicon.describe("red_flag", flag) for flag in sorted(whole)]
         yield "|".join(name for entry in entries for name in (entry.zh_name, entry.en_name))
         return
-    for group in sorted(name.partition(":")[2] for name in found if name.startswith("group:")):
+    for group in groups:
         yield f"{GROUPS.get(group, group)}|{group}"
     if "act:stop_verb" in found or "stops_medicine" in removed:
         yield STOPPING  # whichever medicine it is
         return
-    if drugs := sorted(name.partition(":")[2] for name in found if name.startswith("drug:")):
+    named = {name.partition(":")[2] for name in found | _families(correction) if name.startswith("drug:")}
+    drugs = sorted(drug for drug in named if not (groups and lexicon.drugs()[drug].family == "any"))
+    if "gives_dose" in correction.forbids() and not drugs and has_dosing(correction.question):
+        yield DOSING
+    if drugs:
         yield "|".join(dict.fromkeys(name for drug in drugs for name in (drug, *lexicon.drugs()[drug].zh[:1])))
     yield from sorted(name.partition(":")[2].replace("_", " ") for name in found if name.startswith("condition:"))
 
 
-def _first_sentence(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[str]) -> str:
-    """The expert's sentence with what the answer lacked; else what forbids what it did; else the sentence least like the answer.
+def _families(correction: CorrectedAnswer) -> frozenset[str]:
+    """The families that the expert speaks of, of drugs in the question: "antibiotics" where the question names amoxicillin."""
+    drugs = lexicon.drugs()
+    families = {drugs[name[5:]].family for name in concepts(correction.question) if name.startswith("drug:")}
+    return frozenset(
+        name for name in concepts(correction.golden) if name.startswith("drug:any_") and drugs[name[5:]].family in families
+    )
 
-    A correction of the language alone has none: it would stand before every answer."""
+
+def has_dosing(question: str) -> bool:
+    """Whether a question asks for a dose."""
+    return any(word in lexicon.folded(question) for word in DOSING.split("|"))
+
+
+def _first_sentence(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[str]) -> str:
+    """The expert's call for help; else what forbids what the answer did; else what else it lacked; else the sentence least like
+    the answer. A correction of the language has none: it would stand before every answer."""
     golden = correction.golden
-    wanted = [act for kind in added for act in correction.golden_acts if act.kind == kind and act.polarity == "directive"]
-    wanted += [act for act in correction.golden_acts if act.kind in removed and act.polarity == "negated"]
-    if not wanted and correction.changes_language():
+    if "other_language" in correction.forbids():
         return ""
-    spans = [lexicon.sentence_at(golden, act.start) for act in wanted] + _newest_first(correction)
+    taken_out = {*removed, *(MEDICINE if set(MEDICINE) & set(correction.forbids()) else ())}
+    wanted = [act for act in correction.golden_acts if act.kind in taken_out and act.polarity == "negated"]
+    lacked = [act for kind in added for act in correction.golden_acts if act.kind == kind and act.polarity == "directive"]
+    wanted = lacked + wanted if {"urges_care_now", "refuses"} & set(added) else wanted + lacked
+    urgent = [act for act in lacked if act.kind == "urges_care_now"]
+    spans = [lexicon.sentence_at(golden, act.start) for act in (urgent or wanted)]
+    spans += [] if urgent else _newest_first(correction)  # of an emergency, only the call for help stands first
     for start, end in spans:
         sentence = " ".join(golden[start:end].split())
         if 4 <= len(sentence) <= MOST_SENTENCE and "[" not in sentence:  # a placeholder of the scrubber is about one person

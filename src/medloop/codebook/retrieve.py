@@ -92,7 +92,9 @@ class Retriever:
             most[fit.entry.kind] -= 1
             budget -= cost
             sentence = fit.entry.content.first_sentence if self._may_speak(fit, language) else ""
-            uses.append(RuleUse(rule_id=fit.entry.entry_id, text=text, first_sentence=sentence))
+            forbids = fit.entry.content.forbids if self._enforces(fit) else ()
+            answer = self._answer(fit, question) if self._may_speak(fit, language) else ""
+            uses.append(RuleUse(rule_id=fit.entry.entry_id, text=text, first_sentence=sentence, forbids=forbids, answer=answer))
         return RulesFound(codebook=self.sha256, rules=tuple(uses), system=self.system)
 
     @property
@@ -122,8 +124,20 @@ class Retriever:
         return self.config.same_question if entry.content.triggers else self.config.like_question
 
     def _may_speak(self, fit: Fit, language: str) -> bool:
-        same_language = fit.entry.language == language or language == "mixed"
-        return same_language and (fit.triggered or fit.likeness >= self.config.same_question)
+        return (fit.entry.language == language or language == "mixed") and self._enforces(fit)
+
+    def _enforces(self, fit: Fit) -> bool:
+        """Whether a rule may change the answer; standing in the prompt needs less."""
+        return fit.triggered or fit.likeness >= self.config.same_question
+
+    def _answer(self, fit: Fit, question: str) -> str:
+        """The expert's answer to nearly this question, about the same things; an answer to another one could harm."""
+        lines, answers = questions_of(fit.entry), fit.entry.content.answers
+        if fit.likeness < self.config.same_question or len(lines) != len(answers):
+            return ""
+        likeness = ngram_vectors(lines) @ ngram_vectors([question])[0]
+        best = int(likeness.argmax())
+        return answers[best] if concepts(lines[best]) == concepts(question) else ""
 
 
 def questions_of(entry: CodebookEntry) -> list[str]:
@@ -160,8 +174,15 @@ def has_words(text: str, words: str) -> bool:
 
 def _trigger(text: str) -> _Trigger:
     words = tuple(word.strip() for word in text.split("|") if word.strip())
-    named = [concepts(word) or _by_name(word) for word in words]
-    return _Trigger(tuple(lexicon.folded(word) for word in words), frozenset().union(*named))
+    named = frozenset().union(*(concepts(word) or _by_name(word) for word in words))
+    return _Trigger(tuple(lexicon.folded(word) for word in words), named | _members(named))
+
+
+def _members(named: frozenset[str]) -> frozenset[str]:
+    """The drugs of the families that are named: "antibiotics" are amoxicillin, too."""
+    drugs = lexicon.drugs()
+    families = {drugs[name[5:]].family for name in named if name.startswith("drug:") and drugs[name[5:]].family_word}
+    return frozenset(f"drug:{drug.id}" for drug in drugs.values() if drug.family in families - {"any"})
 
 
 def _by_name(word: str) -> frozenset[str]:

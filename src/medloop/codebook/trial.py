@@ -2,7 +2,7 @@
 
     trial = run_trial(cases, before, after, answer, ...)      # CodebookTrial: verdict, and each case that changed
 
-Only questions whose prompt or first sentence changes are answered; the others get the same answer by construction, because the
+Only questions whose prompt or enforcement changes are answered; the others get the same answer by construction, because the
 model answers greedily. A case that was good and is bad now counts; if it is a critical one, the change is refused.
 """
 
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from medloop.contracts import CodebookTrial, Message, RulesFound, TrialCase
 from medloop.contracts.rule import CaseSource, TrialVerdict
-from medloop.models.codebook_prompt import spoken, with_rules
+from medloop.models.codebook_prompt import with_rules
 
 AnswerAll = Callable[[Sequence[tuple[Message, ...]]], Sequence[str]]
+AsShown = Callable[[str, str, RulesFound], str]  # a model's answer, the question and its rules: the answer as the user gets it
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ def run_trial(
     before: CodebookSide,
     after: CodebookSide,
     answer: AnswerAll,
+    as_shown: AsShown,
     *,
     revision_id: str,
     codebook: str,
@@ -55,14 +57,15 @@ def run_trial(
     changed = []
     for case in cases:
         first, second = before.prompt(case.question), after.prompt(case.question)
-        if first[0] != second[0] or _sentences(first[1]) != _sentences(second[1]):
+        if first[0] != second[0] or _enforced(first[1]) != _enforced(second[1]):
             changed.append((case, first, second))
     prompts = list(dict.fromkeys(prompt for _, first, second in changed for prompt in (first[0], second[0])))
     answers = dict(zip(prompts, answer(prompts), strict=True)) if prompts else {}
     outcomes = tuple(
         TrialCase(
             case_id=case.case_id, source=case.source, critical=case.critical,
-            before=case.is_good(spoken(answers[first[0]], first[1])), after=case.is_good(spoken(answers[second[0]], second[1])),
+            before=case.is_good(as_shown(answers[first[0]], case.question, first[1])),
+            after=case.is_good(as_shown(answers[second[0]], case.question, second[1])),
         )
         for case, first, second in changed
     )  # fmt: skip
@@ -82,5 +85,6 @@ def verdict_of(cases: Sequence[TrialCase]) -> TrialVerdict:
     return "better" if gained > len(worse) else "same"
 
 
-def _sentences(rules: RulesFound) -> list[str]:
-    return [rule.first_sentence for rule in rules.rules if rule.first_sentence]
+def _enforced(rules: RulesFound) -> list[tuple[str, tuple[str, ...], str]]:
+    """What rules do to an answer, whatever the model says."""
+    return [(rule.first_sentence, rule.forbids, rule.answer) for rule in rules.rules if rule.first_sentence or rule.forbids]

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from medloop.contracts.base import Contract, Hash, Text, Timestamp, Unit, canonical_json, sha256_id, utc_now
+from medloop.contracts.rule import ForbiddenAct
 
 Champion = Literal["champion", "challenger"]
 
@@ -50,6 +51,8 @@ class RuleUse(Contract):
     rule_id: Text
     text: Text
     first_sentence: str = Field("", description="A vetted sentence that the guard puts before the answer.")
+    forbids: tuple[ForbiddenAct, ...] = Field((), description="What the guard takes out of the answer, sentence by sentence.")
+    answer: str = Field("", description="The vetted answer that stands where the guard left nothing.")
 
 
 class RulesFound(Contract):
@@ -81,7 +84,8 @@ class PassagesFound(Contract):
 
 
 class GuardAct(Contract):
-    """What a guard did to one exchange. `notice` is put before the answer; `stop` ends it; `replacement` takes its place."""
+    """What a guard did to one exchange. `notice` is put before the answer; `stop` ends it; `replacement` takes its place;
+    `drop` takes the sentence out. `rule` is the rule of the codebook that wanted it."""
 
     guard: Text
     finding: Text
@@ -89,6 +93,8 @@ class GuardAct(Contract):
     notice: str = ""
     stop: bool = False
     replacement: str = ""
+    drop: bool = False
+    rule: Text | None = None
 
 
 class FindRules(Protocol):

@@ -7,7 +7,7 @@ that is live is a list of revisions, and its hash stands in the snapshot of ever
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,13 @@ CaseSource = Literal["triage", "red_team", "entry"]
 MOST_RULE = 400  # characters of a rule; a longer one is an essay
 MOST_TEXT = 4000  # characters of an example's answer or of a system prompt
 MOST_SENTENCE = 240  # characters of a vetted first sentence
+# What a rule can take out of an answer: acts that the detectors know ("/negated": the answer says that it is not needed), and
+# sentences in another language than the question. No words or patterns of people.
+ForbiddenAct = Literal[
+    "reassures", "home_care", "gives_dose", "starts_medicine", "stops_medicine", "changes_medicine", "urges_care_now/negated",
+    "sends_to_doctor/negated", "other_language",
+]  # fmt: skip
+FORBIDDEN_ACTS: tuple[ForbiddenAct, ...] = get_args(ForbiddenAct)
 
 
 class CodebookRule(Contract):
@@ -50,7 +57,9 @@ class EntryText(Contract):
     """What people wrote in an entry; it is encrypted in the store.
 
     Every trigger must be in a question (`a|b`: one of them; `*`: every question fits). `question` is the one that the entry is
-    from, without identifiers; `expects` are acts that a good answer to it has (`!` before one: must not have).
+    from, without identifiers; `expects` are acts that a good answer to it has (`!` before one: must not have). Sentences that
+    do what `forbids` names are taken out of answers; `answers` are the experts' answers to the lines of `question`, which stand
+    where nothing else is left.
     """
 
     text: Text
@@ -59,6 +68,8 @@ class EntryText(Contract):
     question: str = ""
     expects: tuple[Text, ...] = ()
     reason: str = ""
+    forbids: tuple[ForbiddenAct, ...] = ()
+    answers: tuple[str, ...] = ()
 
 
 class CodebookEntry(Contract):
@@ -102,6 +113,7 @@ class CodebookEntry(Contract):
     def words_sha256(self) -> str:
         """The hash of what can change an answer; counters, people and times cannot."""
         words = self.content.model_dump(exclude={"reason", "expects"})
+        words |= {name: words[name] or None for name in ("forbids", "answers")}  # an entry without them keeps its hash
         return EntryWords(entry_id=self.entry_id, kind=self.kind, **words).content_id()
 
 
@@ -114,6 +126,8 @@ class EntryWords(Contract):
     triggers: tuple[Text, ...]
     first_sentence: str
     question: str
+    forbids: tuple[ForbiddenAct, ...] | None = None
+    answers: tuple[str, ...] | None = None
 
 
 class CodebookVersion(Contract):

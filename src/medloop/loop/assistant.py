@@ -27,6 +27,7 @@ from medloop.loop.codebook import rules_for
 from medloop.loop.experiment import chooser
 from medloop.loop.knowledge import KnowledgeSearch
 from medloop.loop.model_servers import backend_pool
+from medloop.loop.rule_guard import rule_guard
 from medloop.models.codebook_prompt import HEADING
 from medloop.reward.detect.urgency import urgency
 from medloop.serve.agent.agent_loop import fenced, tool_part
@@ -129,6 +130,7 @@ def parts_of(store: Store, settings: Settings) -> AssistantParts:
     rules, documents, tools = rules_for(store), KnowledgeSearch(settings), clinical_tools(urgency=urgency)
     return AssistantParts(
         live_route=routes.get, refresh_route=routes.refresh, input_guards=input_guards(), output_guards=output_guards(),
+        rule_guard=rule_guard,
         guard_hash=guard_hash(), system_prompt=_system_prompt(settings), find_rules=rules,
         find_passages=documents, is_quick=lambda: rules.is_quick and documents.is_quick,
         model_tools=tools if settings.gateway.model_tools else None,

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from medloop.codebook.curate import Placement, conflicts, merged, place
+from medloop.codebook.curate import Placement, conflicts, may_meet, merged, place
 from medloop.codebook.reflect import CorrectedAnswer, reflect
 from medloop.codebook.retrieve import RetrieveConfig, Retriever
 from medloop.codebook.similar import Embed
@@ -26,6 +26,7 @@ from medloop.data.text.risk import strata_of
 from medloop.errors import InputError
 from medloop.knobs import problem_text
 from medloop.lexicon.language import detect_language
+from medloop.loop.rule_guard import forbidden_act
 from medloop.privacy.consent import Register
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.reward.detect.acts import acts, is_about_medicine
@@ -214,6 +215,8 @@ def draft_edit(store: Store, entry: CodebookEntry, changes: Mapping[str, Any], *
         for name, value in changes.items()
         if name in ("text", "triggers", "first_sentence")
     }
+    content |= {"forbids": tuple(changes["forbids"])} if "forbids" in changes else {}
+    content |= {"answers": ()} if changes.get("answers") == () else {}
     update: dict[str, Any] = {
         name: value for name, value in changes.items() if name in ("scope", "expires", "language", "supersedes")
     }
@@ -238,6 +241,7 @@ def written_entry(
     *,
     triggers: Sequence[str],
     first_sentence: str,
+    forbids: Sequence[str] = (),
     scope: str,
     author: str,
     actor: str,
@@ -245,8 +249,11 @@ def written_entry(
 ) -> CodebookEntry:
     """A rule that a person writes without a correction."""
     content = checked_text(
-        {"text": clean_text(text), "triggers": tuple(map(clean_text, triggers)), "first_sentence": clean_text(first_sentence)}
-    )
+        {
+            "text": clean_text(text), "triggers": tuple(map(clean_text, triggers)), "first_sentence": clean_text(first_sentence),
+            "forbids": tuple(forbids),
+        }
+    )  # fmt: skip
     language = "zh" if detect_language(text) in ("zh", "mixed") else "en"
     try:
         entry = CodebookEntry(
@@ -269,8 +276,23 @@ def as_rule(entry: CodebookEntry, counts: codebook_votes.VoteCounts | None = Non
 
 
 def conflicts_of(store: Store, entry: CodebookEntry) -> list[str]:
-    """The live entries that contradict a proposal, by id."""
-    return [conflict.entry_id for conflict in conflicts(entry, codebook.live(store).entries)]
+    """The live entries that contradict a proposal, by id: by their words, or because one forbids what the other says first."""
+    others = codebook.live(store).entries
+    found = [conflict.entry_id for conflict in conflicts(entry, others)]
+    against = [
+        other.entry_id
+        for other in others
+        if other.entry_id not in (entry.entry_id, *entry.supersedes)
+        and may_meet(entry, other)
+        and (_takes_out(entry, other) or _takes_out(other, entry))
+    ]
+    return list(dict.fromkeys([*found, *against]))
+
+
+def _takes_out(rule: CodebookEntry, other: CodebookEntry) -> bool:
+    """Whether a rule forbids what the vetted sentence of another one does."""
+    sentence = other.content.first_sentence
+    return bool(sentence and forbidden_act(sentence, sentence, rule.content.forbids))
 
 
 def clean_text(text: str) -> str:
@@ -283,11 +305,14 @@ def clean_text(text: str) -> str:
 
 def checked_text(values: Mapping[str, Any]) -> EntryText:
     try:
-        return EntryText.model_validate(values)
+        content = EntryText.model_validate(values)
     except ValidationError as error:
         raise InputError(
             f"Not an entry of the codebook: {problem_text(error.errors()[0])}", "Shorten it, or fill it in"
         ) from None
+    if act := forbidden_act(content.first_sentence, content.first_sentence, content.forbids):
+        raise InputError(f"The first sentence does what the rule forbids: {act}", "Change the sentence, or allow the act")
+    return content
 
 
 def _next_revision(entry: CodebookEntry, update: Mapping[str, Any]) -> CodebookEntry:

@@ -19,6 +19,7 @@ from medloop.data.text.risk import strata_of
 from medloop.evaluate.suites import triage_cases
 from medloop.loop.codebook import PURPOSE, conflicts_of
 from medloop.loop.evaluation import open_model
+from medloop.loop.rule_guard import as_shown
 from medloop.loop.safety_suites import detect
 from medloop.reward.detect.acts import acts
 from medloop.reward.detect.urgency import urgency
@@ -67,7 +68,7 @@ def try_entry(
     name, answer = answers or live_answers(settings, store)
     cases = regression_cases(store, [*current.entries, entry], actor=actor)
     trial = run_trial(
-        cases, _side(current.entries), _side(after), answer, revision_id=entry.revision_id, codebook=current.sha256,
+        cases, _side(current.entries), _side(after), answer, as_shown, revision_id=entry.revision_id, codebook=current.sha256,
         model=f"{name}, {WITHOUT}" if removed else name, actor=actor,
     )  # fmt: skip
     return codebook.save_trial(store, trial)

@@ -17,8 +17,8 @@ from medloop.errors import InputError
 from medloop.loop.codebook import rules_for
 from medloop.loop.codebook_effects import Taught, taught_by
 from medloop.loop.codebook_trial import Answerer, live_answers
+from medloop.loop.rule_guard import as_shown
 from medloop.loop.safety_suites import detect
-from medloop.models.codebook_prompt import spoken
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.settings import Settings
 from medloop.store.db import Store
@@ -73,7 +73,7 @@ def answer_now(settings: Settings, store: Store, correction: Correction, *, answ
     model, answer = answers or live_answers(settings, store)
     prompt, rules = CodebookSide(rules_for(store)).prompt(question)
     [text] = answer([prompt])
-    text = spoken(text, rules)
+    text = as_shown(text, question, rules)
     rows = [row for row in _shown(store, correction.correction_id) if row.content.detector]
     grades = [(row, detect(str(row.content.detector), question, text)) for row in rows]
     return AnswerNow(model, text, tuple(rule.rule_id for rule in rules.rules), grades)

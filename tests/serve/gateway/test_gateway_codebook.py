@@ -1,8 +1,9 @@
 """A correction changes the very next answer through the codebook, and that answer leads back to the correction."""
 
 import pytest
+from gateway_world import events_of, text_of
 
-from medloop.contracts import Trace
+from medloop.contracts import CodebookEntry, EntryText, Trace
 from medloop.loop import codebook_trial
 from medloop.store.records import codebook, crud, users
 
@@ -53,3 +54,28 @@ def test_a_correction_changes_the_very_next_answer_and_is_traced_back(gateway_wo
 
     codebook.retire(store, entry["entry_id"], by=other.user_id, reason="Tried it.")
     assert world.ask(QUESTION).json()["choices"][0]["message"]["content"] == before
+
+
+def test_a_rule_takes_forbidden_sentences_out_of_answers_and_streams_and_the_trace_names_it(gateway_world, quick_model):
+    world = gateway_world(trace_share=1.0)
+    world.servers[0].answer = "It is a cold. You can stop the tablets now. Rest."
+    store = world.client.app.state.store
+    plain = world.ask(QUESTION).json()["choices"][0]["message"]["content"]
+    assert "stop the tablets" in plain
+    author = users.add_user(store, "dr.li", "clinician", actor="test")
+    if author.waits:
+        users.approve_user(store, author, actor="second")
+    entry = CodebookEntry(
+        content=EntryText(text="Never.", triggers=("metoprolol",), first_sentence="Ask first.", forbids=("stops_medicine",)),
+        author="usr_x",
+    )
+    codebook.propose(store, entry, actor="test")
+    codebook.approve(store, entry.revision_id, by=author.user_id, check=codebook.ApprovalCheck(None, ()))
+    body = world.ask(QUESTION).json()
+    assert body["choices"][0]["message"]["content"] == "Ask first.\n\nIt is a cold. Rest."
+    assert {"guard": "rule", "finding": "stops_medicine", "rule": entry.entry_id} in body["medloop"]["guards"]
+    assert body["medloop"]["rules"] == [entry.entry_id]
+    world.client.portal.call(world.gateway.traces.ensure, body["medloop"]["inference_id"])
+    trace = crud.get(store, Trace, body["medloop"]["inference_id"])
+    assert any(act.get("rule") == entry.entry_id and act["drop"] for act in trace.meta["guards"])
+    assert text_of(events_of(world.ask(QUESTION, stream=True))) == "Ask first.\n\nIt is a cold. Rest."

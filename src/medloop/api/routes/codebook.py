@@ -14,7 +14,7 @@ from medloop.api.policy import Caller, allow
 from medloop.api.routes.feedback import REFUSED
 from medloop.contracts import CodebookEntry
 from medloop.contracts.base import Timestamp
-from medloop.contracts.rule import MOST_RULE, MOST_SENTENCE, EntryState
+from medloop.contracts.rule import MOST_RULE, MOST_SENTENCE, EntryState, ForbiddenAct
 from medloop.loop import codebook as work
 from medloop.loop.codebook_effects import count_votes
 from medloop.loop.codebook_growth import promote as promote_entry
@@ -49,6 +49,7 @@ class ProposeBody(_Body):
     text: str | None = Field(None, min_length=1, max_length=MOST_RULE)
     triggers: tuple[Words, ...] = Field((), max_length=8)
     first_sentence: str = Field("", max_length=MOST_SENTENCE)
+    forbids: tuple[ForbiddenAct, ...] = Field((), description="What is taken out of answers, sentence by sentence.")
     scope: str = Field("", max_length=40)
     expires: Timestamp | None = None
 
@@ -57,6 +58,7 @@ class EditBody(_Body):
     text: str | None = Field(None, min_length=1, max_length=4000)
     triggers: tuple[Words, ...] | None = Field(None, max_length=8)
     first_sentence: str | None = Field(None, max_length=MOST_SENTENCE)
+    forbids: tuple[ForbiddenAct, ...] | None = None
     scope: str | None = Field(None, min_length=1, max_length=40)
     expires: Timestamp | None = None
 
@@ -112,8 +114,8 @@ def propose(body: ProposeBody, request: Request, caller: CodebookProposer) -> Js
         embed = rule_encoder(store.settings)
         return as_json(work.propose_from(store, body.correction_id or "", actor=caller.user_id, embed=embed), caller)
     entry = work.written_entry(
-        store, body.text, triggers=body.triggers, first_sentence=body.first_sentence, scope=body.scope, author=caller.user_id,
-        actor=caller.user_id, expires=body.expires,
+        store, body.text, triggers=body.triggers, first_sentence=body.first_sentence, forbids=body.forbids,
+        scope=body.scope, author=caller.user_id, actor=caller.user_id, expires=body.expires,
     )  # fmt: skip
     return as_json(entry, caller)
 
@@ -219,5 +221,5 @@ def as_json(entry: CodebookEntry, caller: Caller, counts: codebook_votes.VoteCou
 
 def without_question(entry: CodebookEntry) -> CodebookEntry:
     """An entry without the question that it comes from; of an example the question is the entry."""
-    content = entry.content.model_copy(update={"question": "–" if entry.kind == "example" else ""})
+    content = entry.content.model_copy(update={"question": "–" if entry.kind == "example" else "", "answers": ()})
     return entry.model_copy(update={"content": content})

@@ -48,6 +48,7 @@ class AssistantParts:
     refresh_route: Callable[[], Awaitable[Route | None]]
     input_guards: Sequence[NamedInputGuard] = ()
     output_guards: Sequence[NamedOutputGuard] = ()
+    rule_guard: Callable[[RulesFound, str], NamedOutputGuard | None] | None = None  # that enforces the rules of one question
     guard_hash: str | None = None
     system_prompt: str = ""
     find_rules: FindRules | None = None
@@ -64,6 +65,11 @@ class AssistantParts:
     deadline_s: float = 300.0
     most_at_once: int = 128
     most_tokens: int = 8192
+
+    def guards_of(self, plan: AnswerPlan) -> Sequence[NamedOutputGuard]:
+        """The guards of one answer: that of its rules, then those of every answer."""
+        own = self.rule_guard(plan.rules, plan.question) if self.rule_guard and plan.rules and plan.rules.rules else None
+        return self.output_guards if own is None else (own, *self.output_guards)
 
 
 @dataclass
@@ -139,7 +145,8 @@ def about(plan: AnswerPlan, ids: AnswerIds, acts: Sequence[GuardAct], error: str
     found: Json = {
         "inference_id": ids.inference_id, "episode_id": ids.episode_id, "version": ids.version, "snapshot": ids.snapshot,
         "notice": plan.prefix.strip() or None, "prefix": len(plan.prefix), "fallback": ids.fallback,
-        "guards": [{"guard": act.guard, "finding": act.finding} for act in every],
+        "guards": [{"guard": act.guard, "finding": act.finding, **({"rule": act.rule} if act.rule else {})} for act in every],
+        "rules": [rule.rule_id for rule in plan.rules.rules] if plan.rules else [],
         "citations": [_citation(number, passage) for number, passage in enumerate(_passages(plan), 1)],
     }  # fmt: skip
     used = [{"tool": call.tool, "ok": call.error is None} for call in plan.calls]

@@ -158,7 +158,7 @@ class Gateway:
 
     async def answer(self, plan: AnswerPlan) -> tuple[AnswerIds, Json]:
         """The whole answer; ChatError where no model server gives one and no notice has to be shown."""
-        checked = GuardedAnswer(self.parts.output_guards, plan.asked)
+        checked = GuardedAnswer(self.parts.guards_of(plan), plan.asked)
         asked_for, usage, end = self._first_name(), None, AnswerEnd()
         self.in_flight += 1
         try:
@@ -303,7 +303,7 @@ class Gateway:
     async def _events(
         self, plan: AnswerPlan, ids: AnswerIds, opening: Opening | None, stack: AsyncExitStack
     ) -> AsyncGenerator[bytes]:
-        checked = GuardedAnswer(self.parts.output_guards, plan.asked)
+        checked = GuardedAnswer(self.parts.guards_of(plan), plan.asked)
         head = self._head(plan, ids, "chat.completion.chunk")
         end, usage, began = AnswerEnd(plan.prefix, "cancelled"), None, time.monotonic()
         try:

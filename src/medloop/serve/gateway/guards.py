@@ -39,9 +39,12 @@ class NamedInputGuard:
 
 @dataclass(frozen=True)
 class NamedOutputGuard:
+    """`instead` is shown at the end where the guard took out everything."""
+
     name: str
     guard: OutputGuard
     on_crash: str = ""
+    instead: str = ""
 
 
 def read_input(guards: Iterable[NamedInputGuard], texts: Sequence[str]) -> tuple[GuardAct, ...]:
@@ -86,7 +89,16 @@ class GuardedAnswer:
     def finish(self) -> str:
         """The rest, when the model has said everything."""
         ready, self._held = self._held, ""
-        return self._release(ready) if ready and not self.stopped else ""
+        return (self._release(ready) if ready and not self.stopped else "") + self._instead()
+
+    def _instead(self) -> str:
+        """What stands for an answer of which nothing is left."""
+        dropping = {act.guard for act in self.acts if act.drop}
+        if not dropping or self.stopped or self.text.rpartition("</think>")[2].strip():
+            return ""
+        text = next((named.instead for named in self.guards if named.name in dropping), "")
+        self.text += text
+        return text
 
     def _last_end(self) -> int:
         end = 0
@@ -114,6 +126,9 @@ class GuardedAnswer:
             if act is None:
                 continue
             self.acts.append(act)
+            if act.drop:
+                sentence = act.replacement
+                break
             if act.replacement:
                 sentence = act.replacement + (sentence[len(sentence.rstrip()) :] or " ")
             if act.notice:

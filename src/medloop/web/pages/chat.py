@@ -23,7 +23,8 @@ WORDS = (
     "chat_you", "chat_assistant", "chat_thinking", "chat_answered_by", "chat_fallback", "chat_reasoning", "chat_sources",
     "chat_page_number", "chat_up", "chat_down", "chat_more", "chat_comment", "chat_correction", "chat_correction_hint",
     "chat_critical", "chat_critical_hint", "chat_consent", "chat_send_feedback", "chat_saved", "chat_saved_critical",
-    "chat_failed", "chat_again", "chat_stopped", "chat_no_model", "chat_guards", "chat_safety", "chat_expired", "chat_not_saved",
+    "chat_failed", "chat_again", "chat_stopped", "chat_no_model", "chat_guards", "chat_rules", "chat_safety",
+    "chat_expired", "chat_not_saved",
 )  # fmt: skip
 
 

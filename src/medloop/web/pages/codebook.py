@@ -10,7 +10,7 @@ from medloop.api.deps import check_rate, store_of
 from medloop.api.policy import Caller, NotFoundError
 from medloop.api.routes.codebook import QUESTION_READERS, CodebookProposer, CodebookReader, CodebookRetirer, without_question
 from medloop.contracts.dataset import Stratum
-from medloop.contracts.rule import MOST_RULE, MOST_SENTENCE, MOST_TEXT
+from medloop.contracts.rule import FORBIDDEN_ACTS, MOST_RULE, MOST_SENTENCE, MOST_TEXT
 from medloop.errors import InputError, ResultError
 from medloop.loop import codebook as work
 from medloop.loop.codebook_effects import count_votes
@@ -46,7 +46,8 @@ def write_rule(request: Request, caller: CodebookProposer, form: FormFields) -> 
     try:
         entry = work.written_entry(
             store_of(request), form.get("text", ""), triggers=_triggers(form), first_sentence=form.get("first_sentence", ""),
-            scope=_scope(form), author=caller.user_id, actor=caller.user_id, expires=_end_of(form.get("expires", "")),
+            forbids=_forbids(form), scope=_scope(form),
+            author=caller.user_id, actor=caller.user_id, expires=_end_of(form.get("expires", "")),
         )  # fmt: skip
     except (InputError, ResultError) as error:
         return _list(request, caller, "", 422, problem=str(error), typed=form)
@@ -130,7 +131,7 @@ def _take(store: Store, caller: Caller, found: Any, step: str, form: dict[str, s
         _require(caller, codebook.PROPOSERS, "change entries of the codebook")
         changes: dict[str, Any] = {
             "text": form.get("text", ""), "triggers": _triggers(form), "first_sentence": form.get("first_sentence", ""),
-            "scope": _scope(form) or found.scope, "expires": _end_of(form.get("expires", "")),
+            "forbids": _forbids(form), "scope": _scope(form) or found.scope, "expires": _end_of(form.get("expires", "")),
         }  # fmt: skip
         work.draft_edit(store, found, changes, actor=caller.user_id, author=caller.user_id)
     return step
@@ -143,6 +144,10 @@ def _require(caller: Caller, roles: tuple[str, ...], what: str) -> None:
 
 def _triggers(form: dict[str, str]) -> tuple[str, ...]:
     return tuple(line.strip() for line in form.get("triggers", "").splitlines() if line.strip())[:8]
+
+
+def _forbids(form: dict[str, str]) -> tuple[str, ...]:
+    return tuple(act for act in FORBIDDEN_ACTS if form.get(f"forbid_{act}"))
 
 
 def _scope(form: dict[str, str]) -> str:
@@ -171,7 +176,8 @@ def _list(request: Request, caller: Caller, state: str, code: int = 200, **more:
         "rows": [entry for entry in every if entry.state == wanted], "state": state, "states": STATES, "current": current,
         "sizes": {name: sum(entry.state == state for entry in every) for name, state in STATES.items() if state},
         "counts": codebook_votes.counts(store), "no_votes": NO_VOTES, "who": People(store, translator_of(request)),
-        "versions": codebook.versions(store, limit=50) if state == "history" else [], "scopes": SCOPES, "max_text": MOST_RULE,
+        "versions": codebook.versions(store, limit=50) if state == "history" else [], "scopes": SCOPES,
+        "acts": FORBIDDEN_ACTS, "forbidden": _forbids, "max_text": MOST_RULE,
         "max_sentence": MOST_SENTENCE, "max_reason": codebook.MOST_REASON, "may_propose": caller.role in codebook.PROPOSERS,
         "may_retire": caller.role in codebook.RETIRERS, "note": "", "problem": "", "typed": {},
     }  # fmt: skip
@@ -190,7 +196,8 @@ def _entry(request: Request, caller: Caller, name: str, code: int = 200, **more:
         "history": history, "trials": trials, "live": live, "who": People(store, translator_of(request)),
         "counts": codebook_votes.counts(store).get(found.entry_id, NO_VOTES), "conflicts": work.conflicts_of(store, found),
         "may_approve": caller.role in codebook.APPROVERS and found.state == "proposed" and not own, "own": own,
-        "may_propose": caller.role in codebook.PROPOSERS, "scopes": SCOPES, "max_sentence": MOST_SENTENCE,
+        "may_propose": caller.role in codebook.PROPOSERS, "scopes": SCOPES,
+        "acts": FORBIDDEN_ACTS, "forbidden": _forbids, "max_sentence": MOST_SENTENCE,
         "may_retire": caller.role in codebook.RETIRERS and found.revision_id in live, "max_reason": codebook.MOST_REASON,
         "others": [entry for entry in codebook.live(store).entries if found.kind == "rule" == entry.kind
                    and entry.entry_id != found.entry_id and entry.scope == found.scope],

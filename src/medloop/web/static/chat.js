@@ -68,6 +68,8 @@ class Answer {
     this.meta.title = `${this.about.inference_id} · ${this.about.snapshot}`;
     const acted = this.about.guards.map((act) => `${act.guard} (${act.finding})`);
     if (acted.length) this.meta.textContent += ` · ${words.guards}: ${acted.join(", ")}`;
+    const rules = this.about.rules || [];
+    if (rules.length) this.meta.append(` · ${words.rules}: `, ...rules.map((id) => element("a", { href: `/web/codebook/${encodeURIComponent(id)}`, content: `${id.slice(0, 13)} ` })));
     this.cite();
     this.section.append(feedback(this.about.inference_id, visible));
     return visible;

@@ -1,0 +1,92 @@
+"""Rules of the codebook that are enforced: sentences that do what a rule forbids are taken out of the answer.
+
+    rule_guard(found, question)                    # the guard of one answer; None where no rule that fits forbids anything
+    as_shown(answer, question, found)              # a whole answer as the user gets it, for trials, evaluation and pages
+
+The detectors read each sentence by itself, in streams too. Reasoning is not changed: only what the patient reads counts. Where
+nothing is left, the vetted sentences of the rules stand alone, with the expert's answer where it is to nearly this question.
+"""
+
+from __future__ import annotations
+
+from medloop.codebook.reflect import forbidden_name
+from medloop.contracts.assistant import GuardAct, RulesFound, RuleUse
+from medloop.contracts.rule import ForbiddenAct
+from medloop.models.codebook_prompt import first_sentences
+from medloop.reward.detect.acts import acts, is_about_medicine
+from medloop.reward.unread import in_another_language
+from medloop.serve.gateway.guards import GuardedAnswer, NamedOutputGuard
+from medloop.serve.gateway.notices import notice, notices
+
+GUARD = "rule"
+OTHER_LANGUAGE: ForbiddenAct = "other_language"
+_OPEN, _CLOSE = "<think>", "</think>"
+
+
+class RuleGuard:
+    """OutputGuard of one answer. It remembers whether the model is still reasoning."""
+
+    def __init__(self, rules: tuple[RuleUse, ...], question: str) -> None:
+        self._rules, self._question, self._about = rules, question, is_about_medicine(question)
+        self._reasons = False
+
+    def __call__(self, before: str, sentence: str, /) -> GuardAct | None:
+        hidden = self._hidden(sentence)
+        visible = sentence[hidden:]
+        if not visible.strip():
+            return None
+        for rule in self._rules:
+            if finding := forbidden_act(visible, self._question, rule.forbids, self._about):
+                return GuardAct(guard=GUARD, finding=finding, drop=True, replacement=sentence[:hidden], rule=rule.rule_id)
+        return None
+
+    def _hidden(self, sentence: str) -> int:
+        """How many characters at the start of a sentence are reasoning."""
+        opened, closed = sentence.rfind(_OPEN), sentence.rfind(_CLOSE)
+        if max(opened, closed) < 0:
+            return len(sentence) if self._reasons else 0
+        self._reasons = opened > closed
+        return len(sentence) if self._reasons else closed + len(_CLOSE)
+
+
+def forbidden_act(
+    text: str, question: str, forbids: tuple[ForbiddenAct, ...], about_medicine: bool = False
+) -> ForbiddenAct | None:
+    """The first of the forbidden acts that a text does."""
+    if OTHER_LANGUAGE in forbids and in_another_language(question, text):
+        return OTHER_LANGUAGE
+    done = {forbidden_name(act) for act in acts(text, about_medicine)}
+    return next((kind for kind in forbids if kind in done), None)
+
+
+def rule_guard(found: RulesFound, question: str) -> NamedOutputGuard | None:
+    rules = tuple(rule for rule in found.rules if rule.forbids)
+    if not rules:
+        return None
+    unchecked = "\n".join(notices()["unchecked"])
+    return NamedOutputGuard(GUARD, RuleGuard(rules, question), on_crash=unchecked, instead=_instead(found, question))
+
+
+def _instead(found: RulesFound, question: str) -> str:
+    """What stands where nothing is left: the expert's answer without what stands first anyway; else a notice, unless a vetted
+    sentence stands already."""
+    sentences = first_sentences(found)
+    answer = next((rule.answer for rule in found.rules if rule.answer), "")
+    for sentence in sentences:
+        answer = answer.replace(sentence, "")
+    if answer.strip():
+        return answer.strip()
+    return "" if sentences else notice(GUARD, question)
+
+
+def as_shown(answer: str, question: str, found: RulesFound) -> str:
+    """An answer as the gateway shows it: the vetted sentences first, then what the rules leave of it."""
+    guard = rule_guard(found, question)
+    if guard is not None:
+        checked = GuardedAnswer((guard,), question)
+        answer = checked.feed(answer) + checked.finish()
+    sentences = "\n\n".join(first_sentences(found))
+    if not sentences:
+        return answer
+    reasoning, mark, visible = answer.rpartition(_CLOSE)
+    return f"{reasoning}{mark}\n{sentences}\n{visible.strip()}".strip()
