@@ -59,7 +59,7 @@ COMPOSED = {
     "approvals": ("approvals_table_", "approvals_done_", "approvals_state_"),
     "audit": ("audit_bad_", "audit_export_"),
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
-    "codebook": tuple(f"codebook_{kind}_" for kind in ("state", "none", "action", "kind", "scope", "is", "verdict", "done")),
+    "codebook": tuple(f"codebook_{kind}_" for kind in ("act", "state", "none", "action", "kind", "scope", "is", "verdict", "done")),
     "rubrics": tuple(f"rubrics_{kind}_" for kind in ("state", "none", "done", "by", "maker", "is")),
     "gate": ("gate_is_", "gate_group_", "gate_done_"),
     "told": ("told_",),

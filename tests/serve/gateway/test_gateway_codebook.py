@@ -70,7 +70,7 @@ def test_a_rule_takes_forbidden_sentences_out_of_answers_and_streams_and_the_tra
         author="usr_x",
     )
     codebook.propose(store, entry, actor="test")
-    codebook.approve(store, entry.revision_id, by=author.user_id, check=codebook.ApprovalCheck(None, ()))
+    codebook_trial.approve_entry(world.settings, store, entry, by=author.user_id)
     body = world.ask(QUESTION).json()
     assert body["choices"][0]["message"]["content"] == "Ask first.\n\nIt is a cold. Rest."
     assert {"guard": "rule", "finding": "stops_medicine", "rule": entry.entry_id} in body["medloop"]["guards"]
