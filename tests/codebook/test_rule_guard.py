@@ -87,6 +87,7 @@ def test_the_experts_answer_stands_only_for_nearly_its_own_question():
     assert find("I have had back pain for a week. Is it dangerous?").rules[0].answer == "It sounds like back pain."
     other = find("I have had a headache for a week and take warfarin. Is it bad?").rules[0]
     assert other.answer == "" and other.forbids == ("other_language",)
+    assert find("我腰疼一周了，严重吗？").rules == (), "questions in another language were not corrected"
 
 
 def test_corrections_of_one_mistake_are_one_rule_for_what_they_have_in_common():

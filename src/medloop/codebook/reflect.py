@@ -82,7 +82,7 @@ class CorrectedAnswer:
         if self.changes_language() and "urges_care_now" not in self.added():
             return ("other_language",)
         before, after = _with_conditional(self.original_acts), _with_conditional(self.golden_acts)
-        gone = [kind for kind in FORBIDDEN_ACTS if kind in before - after and kind != "home_care"]
+        gone: list[ForbiddenAct] = [kind for kind in FORBIDDEN_ACTS if kind in before - after and kind != "home_care"]
         if "starts_medicine/negated" in after and set(gone) & set(MEDICINE):
             gone += MEDICINE
         urgent = CALMING if "urges_care_now" in self.added() else ()

@@ -108,10 +108,12 @@ class Retriever:
         folded, known, absent = lexicon.folded(question), concepts(question), denied(question)
         likeness = np.zeros(len(self.entries), np.float32)
         np.maximum.at(likeness, self._owners, self._vectors @ ngram_vectors([question])[0])
-        fits, now = [], utc_now()
+        fits, now, language = [], utc_now(), detect_language(question)
         for entry, triggers, like in zip(self.entries, self._triggers, likeness, strict=True):
             if entry.kind == "prompt" or entry.is_expired(now):
                 continue
+            if "other_language" in entry.content.forbids and language not in (entry.language, "mixed"):
+                continue  # a corrected language is one of questions in it
             triggered = bool(triggers) and all(trigger.is_in(folded, known, absent) for trigger in triggers)
             if triggered or like >= self._least(entry):
                 fits.append(Fit(entry, triggered, float(like)))
