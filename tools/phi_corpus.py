@@ -7,10 +7,14 @@ stands, not which names exist. The lists hold the training half only (tools/phi_
 # ruff: noqa: E501
 from __future__ import annotations
 
+import gzip
+import itertools
+import json
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from phi_corpus_words import (
     ABROAD,
@@ -33,6 +37,7 @@ from phi_corpus_words import (
 
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.english.name_words import WORD_NAMES
+from medloop.privacy.phi.find import find
 
 HERE = Path(__file__).parent
 INITIALS = "ABCDEFGHJKLMNPRSTW"
@@ -43,6 +48,48 @@ PINYIN = (
 ).split()
 CHOICE, SLOT = re.compile(r"\[([^\[\]]*)\]"), re.compile(r"<(\w+)>")
 Span = tuple[int, int, str]
+# Words of real texts in whose place, or beside which, somebody's name can stand.
+ANCHOR = re.compile(
+    r"\b(?:(?P<patient>(?:[Tt]he|[Tt]his) patient|[Pp]atient|[Pp]t)|(?P<doctor>(?:the|my|your|a) doctor)"
+    r"|(?P<kin>(?:[Mm]y|[Hh]is|[Hh]er|[Yy]our) (?:mother|mom|father|dad|wife|husband|son|daughter|sister|brother|friend|aunt|uncle))"
+    r"|(?:He|She)(?= [a-z]))\b"
+)
+SENTENCE = re.compile(r"[^.!?\n]{15,220}[.!?\n]?")
+
+
+def sentences(paths: Sequence[Path], most: int = 1500) -> list[str]:
+    """Sentences of the even rows of these JSON lines (`most` rows of a file) in which nobody is named."""
+    pieces = dict[str, None]()
+    for path in paths:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for line in itertools.islice(file, 0, 2 * most, 2):
+                for text in strings(json.loads(line)):
+                    pieces.update(dict.fromkeys(match[0].strip() for match in SENTENCE.finditer(text)))
+    return [piece for piece in pieces if not any(span.kind == "NAME" for span in find(piece))]
+
+
+def strings(value: Any) -> Iterable[str]:
+    """The texts of a row, without what says where it comes from."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            if key not in {
+                "id",
+                "source",
+                "licence",
+                "lang",
+                "model",
+                "judge",
+                "role",
+                "department",
+                "sub_department",
+                "answer_id",
+            }:
+                yield from strings(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from strings(part)
 
 
 def invented(words: Sequence[str], rng: random.Random) -> Callable[[], str]:
@@ -73,8 +120,8 @@ def capital(name: str) -> str:
 class Maker:
     """Sentences by the seed. `text()` gives one text of one to four sentences and its spans."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
+    def __init__(self, seed: int, carriers: Sequence[str] = ()) -> None:
+        self.rng, self.carriers = random.Random(seed), carriers
         world = lists.lines("names_world.txt")
         self.first = [capital(n) for n in (*lists.lines("first_names.txt"), *world)]
         self.last = [capital(n) for n in (*lists.lines("surnames.txt"), *world)]
@@ -96,6 +143,9 @@ class Maker:
         phi, free = text.split("== free\n")
         self.phi = [line for line in phi.splitlines() if line and line[0] != "#"]
         self.free = free.splitlines()
+        if carriers:
+            places = (HERE / "phi_places_en.txt").read_text(encoding="utf-8").splitlines()
+            self.phi += 3 * [line for line in places if line[0] != "#"]
 
     def pick(self, *options: str) -> str:
         return self.rng.choice(options)
@@ -229,6 +279,9 @@ class Maker:
     def note_name(self) -> str:
         """Somebody as a note of a ward names them: whole, by one name, by a word that is a name, by initials, in pinyin."""
         rng, r = self.rng, self.rng.random()
+        if self.carriers and rng.random() < 0.05:  # any word can be a name; only its place tells
+            word = rng.choice(self.common)
+            return word.capitalize() if rng.random() < 0.8 else f"{word.capitalize()} {self.some_last()}"
         if r < 0.3:
             return self.some_first()
         if r < 0.42:
@@ -402,12 +455,35 @@ class Maker:
             position = match.end()
         return text + template[position:], spans
 
+    def carried(self) -> tuple[str, list[Span]]:
+        """A real sentence with a name where it speaks of a person."""
+        text, rng = self.rng.choice(self.carriers), self.rng
+        spots = list(ANCHOR.finditer(text))
+        if not spots:
+            return text, []
+        spot = rng.choice(spots)
+        name, word, r = self.note_name(), spot[0], rng.random()
+        if spot["doctor"]:
+            before, name, behind = self.pick("Dr. ", "Dr ", "doctor "), self.some_last(), ""
+        elif spot["kin"]:
+            before, behind = (word + ", ", ",") if r < 0.3 else (word + " ", "")
+        elif spot["patient"] and r < 0.3:
+            before, behind = word + self.pick(" ", ", ", " named "), ""
+        else:
+            before, behind = "", self.pick("", "", "", "", ", " + self.pick("who is", "a") + " " + rng.choice(self.common))
+        start = spot.start() + len(before)
+        whole = text[: spot.start()] + before + name + behind + text[spot.end() :]
+        return whole, [(start, start + len(name), "NAME")]
+
     def text(self) -> tuple[str, list[Span]]:
         text, spans = "", list[Span]()
         share = self.rng.choice((0.0, 0.3, 0.5, 0.7, 1.0))
         for _ in range(self.rng.choice((1, 1, 2, 2, 3, 4))):
             source = self.phi if self.rng.random() < share else self.free
             sentence, sentence_spans = self.sentence(self.rng.choice(source))
+            if self.carriers and self.rng.random() < 0.3:
+                has_name = self.rng.random() < share
+                sentence, sentence_spans = self.carried() if has_name else (self.rng.choice(self.carriers), [])
             text += "" if not text else self.pick(" ", " ", "\n")
             spans += [(start + len(text), end + len(text), tag) for start, end, tag in sentence_spans]
             text += sentence

@@ -15,11 +15,10 @@ import gzip
 import json
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from phi_corpus import CHOICE, SLOT
+from phi_corpus import CHOICE, SLOT, strings
 from phi_names_zh import NameMaker
 
 from medloop.privacy.phi import lists
@@ -59,29 +58,6 @@ SENTENCE = re.compile(r"[^。！？\n]{4,120}[。！？\n]?")
 NAMED = re.compile(
     "[王李张刘陈杨赵黄周吴徐孙胡朱林郭马罗梁宋郑谢韩唐冯董程曹袁邓许][^，。]{0,2}(?:医生|主任|教授|大夫|护士|先生|女士)|某某"
 )
-
-
-def strings(value: Any) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            if key not in {
-                "id",
-                "source",
-                "licence",
-                "lang",
-                "model",
-                "judge",
-                "role",
-                "department",
-                "sub_department",
-                "answer_id",
-            }:
-                yield from strings(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from strings(part)
 
 
 def sentences(paths: Sequence[Path], part: str) -> list[str]:

@@ -106,13 +106,14 @@ class NameMaker:
         """A name as it stands in a note."""
         r = self.rng.random()
         for share, make in (
-            (0.5, self.plain),
-            (0.07, self.rare),
+            (0.38, self.plain),
+            (0.08, self.rare),
             (0.06, self.double),
-            (0.1, self.word),
+            (0.15, self.word),
+            (0.05, self.any_word),
             (0.1, self.of_people),
             (0.06, self.foreign),
-            (0.04, self.long_given),
+            (0.05, self.long_given),
         ):
             if r < share:
                 return make()
@@ -133,6 +134,11 @@ class NameMaker:
         if rng.random() < 0.6:
             return rng.choice(DOUBLE) + self.given()
         return rng.choices(self.surnames, self.weights)[0][0] + self.surname()[0] + self.given()
+
+    def any_word(self) -> str:
+        """A frequent word, with or without a surname before it: only its place says that it is a name."""
+        word = self.rng.choice(self.frequent)
+        return self.surname() + word if self.rng.random() < 0.4 or len(word) < 2 else word
 
     def word(self) -> str:
         """An ordinary word, a place or a herb that begins with a surname."""

@@ -125,6 +125,10 @@ def is_term(text: str, span: Span) -> bool:
     if _ABBREVIATION.fullmatch(text, start, end) and not lists.is_listed(text[start:end].lower(), lists.NAMES):
         return not text.isupper()  # OGD, CABG, DNR
     phrase, medical = text[start:end].lower(), lists.medical_words()
+    if phrase.startswith(("x-ray", "x ray")) or (
+        phrase.startswith("ray") and text[max(0, start - 2) : start].lower() in ("x-", "x ")
+    ):
+        return True
     if phrase in added.english or _WORT.match(text, end):
         return True
     if _TERM_NOUN.match(text, end):

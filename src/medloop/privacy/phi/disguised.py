@@ -24,6 +24,7 @@ _JOINT = r"(?:[\s./|*_,+()\-]{1,4}|[ ,]{0,2}(?:then|and|dash|dot|再|然后|接�
 _SURNAMES = "".join(name for name in lines("surnames_zh.txt")[:220] if len(name) == 1)
 _BLOB = lazy_pattern(
     r"(?<![A-Za-z0-9+/=_\-])(?=[A-Za-z0-9+/_\-]*[A-Z])(?=[A-Za-z0-9+/_\-]*[a-z])(?=[A-Za-z0-9+/_\-]*\d)[A-Za-z0-9+/_\-]{16,4000}={0,2}"
+    r"|(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{10,15}={1,2}(?![A-Za-z0-9=])"
 )
 _HEX = lazy_pattern(r"(?<![0-9A-Za-z])(?:0x)?(?:[0-9A-Fa-f]{2}[ :\-]?){7,2000}(?![0-9A-Za-z])")
 _BITS = lazy_pattern(r"(?<![0-9])(?:[01]{7,8}[ ,]){3}[01]{7,8}(?![0-9])")
@@ -34,7 +35,7 @@ _MASKED_DIGITS = lazy_pattern(
 _LEET_WORD = lazy_pattern(
     r"(?<![A-Za-z0-9])(?=[A-Za-z0-9@$!]*[A-Za-z])(?=[A-Za-z0-9@$!]*[013457@$!])[A-Za-z013457@$!]{3,14}[A-Za-z013457](?![A-Za-z0-9@])"
 )
-_LETTERS = lazy_pattern(r"(?<![A-Za-z])(?:[A-Za-z][ .\-_*]){5,30}[A-Za-z](?![A-Za-z])")
+_LETTERS = lazy_pattern(r"(?<![A-Za-z])(?:[A-Za-z](?:[ .\-_*]|\. )){5,30}[A-Za-z](?![A-Za-z])")
 _DIGIT = lazy_pattern("[0-9]")
 _UNLEET = str.maketrans("013457@$!", "oieastasi")
 
@@ -120,6 +121,8 @@ DISGUISES = (
     Disguise("digits in pinyin", "yi san ba ling ling yi san", ("ling", "san", "jiu", "liu"), _search(rf"(?<![A-Za-z])(?:(?:{_PINYIN})[ ,\-]){{6}}(?:{_PINYIN})(?![A-Za-z])", re.I)),
     Disguise("digits in Chinese characters, also mixed", "1三8零0一3八", (), _search(rf"(?=[\d]{{0,12}}[{_HAN_DIGIT}])[{_HAN_DIGIT}\d]{{7}}(?<!年)")),
     Disguise("letters in place of digits", "call l38OO138OOO", 2, _MASKED_DIGITS.search),
+    Disguise("letters in place of digits, in groups", "call 2l2-555-Ol9O", 4, _search(r"(?<![\w\-])(?=[\d\-. ]{0,11}[OolI])[\dOolI]{3}([\-. ])[\dOolI]{3,4}\1[\dOolI]{2,6}(?![\w\-])")),
+    Disguise("an e-mail address kept apart", "a n n a @ m a i l . c o m", ("@",), _search(r"(?<!\w)(?:[\w.] ){2,40}@ (?:[\w.] ){2,40}\w(?!\w)")),
     Disguise("digits in place of letters", "patient J0hn5on", 1, _has_leet),
     Disguise("signs in place of letters", "for M@ry Sm!th", ("@", "$", "!"), _has_leet),
     Disguise("letters of two scripts in one word", "patient Аnnа", (), _MIXED_SCRIPT.search),

@@ -8,8 +8,8 @@ from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import names as chinese_names
 from medloop.privacy.phi.chinese import places as chinese_places
 from medloop.privacy.phi.chinese import titled_names as chinese_titles
+from medloop.privacy.phi.english import placed_names, tagged_spans
 from medloop.privacy.phi.english import places as english_places
-from medloop.privacy.phi.english import tagged_spans
 from medloop.privacy.phi.english import titled_names as english_titles
 from medloop.privacy.phi.english import unusual as english_unusual
 from medloop.privacy.phi.normalize import MASK, fold, remove_invisible
@@ -20,6 +20,8 @@ from medloop.privacy.phi.spans import PhiSpan, Span, merge, outside
 PLACEHOLDER = lazy_pattern(r"\[([A-Z]+)_(\d{1,9})\]")
 _DIGIT = lazy_pattern(r"\d")
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
+_LATIN = lazy_pattern(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
+_LONG = 20_000  # characters; in a shorter text a placeholder is as long as it is written
 _PERSONAL = frozenset(("ID", "CARD", "PHONE", "RECORD", "EMAIL", "PLATE", "ADDRESS", "SSN"))  # beside these a name is likely
 
 
@@ -32,6 +34,8 @@ class PreparedText:
         folded = fold(visible)
         self.masks = [(m.start(), m.end(), m[1]) for m in PLACEHOLDER.finditer(folded)] if "[" in folded else []
         self.plain = PLACEHOLDER.sub(lambda m: MASK * len(m[0]), folded) if self.masks else folded
+        if self.masks and len(folded) > _LONG:
+            self._shorten_masks()
         check()
         self.formed = _find_forms(self.plain)
         check()
@@ -39,8 +43,24 @@ class PreparedText:
         about_person = bool(self.masks) or any(kind in _PERSONAL for _, _, kind in self.formed)
         about_person = about_person or tagged_spans.is_about_person(self.plain)
         self.tagged = tagged_spans.find(tagged_spans.parts_of(self.plain, known), about_person)
+        self.has_han = _HAN.search(self.plain) is not None
+        self.placed = ([], 0.0) if self.has_han else placed_names.find(self.tagged[1])
         check()
         self.chinese = ([], 0.0) if self.plain.isascii() else chinese_names.find(self.plain, about_person)
+
+    def _shorten_masks(self) -> None:
+        """Two signs for each placeholder: a long text of names would be read at more than twice its length."""
+        pieces, offsets, masks, position = list[str](), list[int](), list[Span](), 0
+        for start, end, kind in self.masks:
+            pieces += [self.plain[position:start], MASK * 2]
+            offsets += [*range(position, start), start, end - 1]
+            masks.append((len(offsets) - 2, len(offsets), kind))
+            position = end
+        pieces.append(self.plain[position:])
+        offsets += range(position, len(self.plain))
+        before = self._offsets
+        self._offsets = offsets if before is None else [before[offset] for offset in offsets]
+        self.plain, self.masks = "".join(pieces), masks
 
     def without_formed(self) -> str:
         """The plain text with a mask over everything that its form gives away."""
@@ -67,15 +87,21 @@ def find(text: str, persons: Collection[str] = ()) -> list[PhiSpan]:
 
 def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
     plain = text.plain
-    has_han = _HAN.search(plain) is not None
-    guessed = {*text.tagged[0], *english_titles.find(plain), *english_unusual.find(plain)}
-    if has_han:
+    guessed = {*text.tagged[0], *text.placed[0]}
+    has_latin = _LATIN.search(plain) is not None
+    if has_latin:
+        guessed.update(english_titles.find(plain))
+        guessed.update(english_unusual.find(plain))
+    if text.has_han:
         guessed.update(chinese_titles.find(plain))
         guessed.update((start, _known_end(plain, start, end, persons), "NAME") for start, end in text.chinese[0])
     guessed = {_with_hyphens(plain, span) for span in guessed} if "-" in plain else guessed
+    guessed = {_with_initials(plain, span) for span in guessed} if _INITIAL.search(plain) else guessed
     guessed = {span for span in guessed if not is_term(plain, span) or chinese_names.is_titled(plain, span[1])}
-    spans = [*text.formed, *guessed, *english_places.find(plain)]
-    if has_han:
+    spans = [*text.formed, *guessed]
+    if has_latin:
+        spans += english_places.find(plain)
+    if text.has_han:
         spans += chinese_places.find(plain)
     if not spans and not persons:
         return []
@@ -93,6 +119,17 @@ def _with_hyphens(plain: str, span: Span) -> Span:
         return span
     before, behind = _PART_BEFORE.search(plain, max(0, start - 22), start), _PART_BEHIND.match(plain, end)
     return before.start() if before else start, behind.end() if behind else end, kind
+
+
+_INITIAL = lazy_pattern(r"(?<![A-Za-z.])(?:[A-Z]\. ?){1,3}(?=[A-Z][a-z])")
+
+
+def _with_initials(plain: str, span: Span) -> Span:
+    """A name with the initials before it: (B. W. )Carver."""
+    start, end, kind = span
+    if kind != "NAME":
+        return span
+    return next((m.start() for m in _INITIAL.finditer(plain, max(0, start - 10), end) if m.end() == start), start), end, kind
 
 
 def _known_end(folded: str, start: int, end: int, persons: Collection[str]) -> int:

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import announced, disguised, mentions
 from medloop.privacy.phi.chinese import slots, unusual
-from medloop.privacy.phi.english import tagged_spans
+from medloop.privacy.phi.english import placed_names, tagged_spans
 from medloop.privacy.phi.english import unusual as english_unusual
 from medloop.privacy.phi.find import PLACEHOLDER, PreparedText, find_in
 from medloop.privacy.phi.normalize import fold, remove_invisible
 from medloop.privacy.phi.patterns.left_over import is_left_over
 from medloop.privacy.phi.spans import PhiSpan
 
-VERSION = "8"
+VERSION = "9"
 QUARANTINE = 0.8  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
 
 _CHINESE_WEIGHT = 1.7  # characters half as likely to be a name as those that are removed are reason enough for quarantine
@@ -188,6 +188,8 @@ def _doubts(text: PreparedText, hides: bool, says_name: bool) -> Iterator[tuple[
     word = max(0.0, min(1.0, 1 - tagged_spans.nearest(text.tagged[1]) / tagged_spans.DOUBTLESS))
     if text.masks and word < 0.9 and tagged_spans.capital_left(text.plain, any(part.is_medical for part, _, _ in text.tagged[1])):
         word = 0.9
+    if text.placed[1] >= placed_names.DOUBTFUL:
+        word = max(word, 0.85)
     yield word, "a word that may be a name, a place or an organisation"
     yield min(1.0, _CHINESE_WEIGHT * text.chinese[1]), "characters that may be a Chinese name"
     chinese_doubt = says_name or slots.doubtful(text.plain) or unusual.may_name_by_word(text.plain)

@@ -4,6 +4,7 @@
 """
 
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -11,55 +12,46 @@ import numpy as np
 
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_term
+from medloop.privacy.phi.chinese import choice
 from medloop.privacy.phi.chinese.cues import (
     BEHIND_SURNAME,
     PERSON_BEHIND,
-    PERSON_WORD,
     RECORD,
     ROLE,
     SAYS,
-    TITLE,
     TITLED_BEHIND,
     WEEKDAY_WISH_OR_TOWN,
     WORD_ACROSS,
 )
+from medloop.privacy.phi.chinese.extent import BEFORE_SURNAME, FUNCTION, grow, opens
 from medloop.privacy.phi.chinese.network import NameNetwork, ids_of, load
 from medloop.privacy.phi.chinese.words import (
-    GIVEN_PAIR,
-    WORD_SURNAMES,
     blocked_words,
     is_given,
     is_pair,
     ordinary_words,
     surname_length,
-    surnames,
 )
 
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
-_INSIDE_NAME = lazy_pattern(r"[\u3400-\u9fff·•]")
 _HOT = -2.7  # the logit from which a character is looked at, a probability of about 0.06
-_SECOND, _FURTHER = 0.08, 0.1  # the probability with which a name continues, to two characters and beyond
 _CERTAIN = 0.95
+_PLAIN = 0.6  # a situation that asks no more than this is no word in disguise
 _SURE = 0.85  # so sure is the network of few words of medicine
 _LIKELY = 0.55  # at the beginning of a note, where a patient's name stands
 _LEFT = 0.5  # how close a word comes that the network is sure of and that is left
-_SENTENCE_ENDS = "。！？!?;；\n：:"
 # What follows the patient's name at the beginning of a note.
 _PATIENT_BEHIND = lazy_pattern(
     r"[，,。（( ]|[\d一二两三四五六七八九十]{1,3}(?:岁|个?月)|[术产病]后|入院|出院|住院|出现|突发|突然|今[天晨日早晚]|昨[天晚日]|[上本]周|刚|又|也|还|被|因|用|服|吃|喝|打|做|查|拍|抽|发[热烧]|主?诉|说|问|值班"
     "|血|尿|便|体温|心[率电]|呼吸|精神|意识|神志|肝|肾|肺|胃|腹|胸|头|咳|呕|恶心|腰|腿|右|左|双|女士|先生|的[^士话时]|自[行述]|夜[间里]|反[复应映]|已|未|拒绝|要求|需|可"
 )
-_COMMENT = 60  # characters; in a text so short, a cheap look may save the network
 NEVER = 2.0  # no network is as sure as that
 _SIGNS = "，。：；、,:;（）() \n"
-_BEFORE_SURNAME = "老小阿姓大"
 _ILLNESS = lazy_pattern("[胃肝肾肺脾肠癌炎症痛痒霉菌毒尿肿瘤疹疮疡痔痰咳喘泻药髂癜痣瘢脉栓膏]")
 _TAKES = lazy_pattern("(?:服用|口服|服食|服|吃了|吃|涂抹?|外用|使用|注射|静滴|含服)(?:点|些|的)?$")
 _BRAND = lazy_pattern(r"[片囊膏液粒剂丸浆散素针]\($")
 _REMEDY = lazy_pattern("[丸霜散汤](?![一-鿿])|.(?:病(?![情历人房程])|综合征|综合症|[动静]脉|胶囊|颗粒|栓)")
-_FUNCTION = "的是和了在也有不我你他她就都来去说到与及请找给对跟同让叫把被这那又还已从为将想要能可后前上下时一"
 _PATIENT = frozenset(("患者", "病人", "患儿", "产妇", "家属", "死者", "伤者"))
-_CHILD_WORDS = frozenset(("儿子", "儿童", "儿科", "儿女", "儿媳", "儿时", "儿茶"))
 
 
 def find(text: str, about_person: bool = False, network: NameNetwork | None = None) -> tuple[list[tuple[int, int]], float]:
@@ -67,107 +59,49 @@ def find(text: str, about_person: bool = False, network: NameNetwork | None = No
 
     `about_person`: the text is known to be about a person, so that less is asked of a name.
     """
-    if not _HAN.search(text) or (len(text) < _COMMENT and not about_person and not _may_name_somebody(text)):
+    if not _HAN.search(text):
         return [], 0.0
-    network = network or load()
+    return _choose(text, candidates(text, network or load()), about_person or bool(RECORD.search(text)))
+
+
+def candidates(text: str, network: NameNetwork) -> list[tuple[int, int, float]]:
+    """What the network takes for a name, if only perhaps: start, end and the highest probability."""
     ids, offsets = ids_of(text, network.table)
     logits = network.scores(ids)
     hot = (logits[:, 1:].max(axis=1) - logits[:, 0] >= _HOT).nonzero()[0].tolist()
     if not hot:
-        return [], 0.0
+        return []
     probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     inside, begins = (1 - probabilities[:, 0]).tolist(), probabilities[:, 1].tolist()
-    spans = _grow(text, inside, begins, offsets.tolist(), hot)
-    return _choose(text, spans, about_person or bool(RECORD.search(text)))
-
-
-def _may_name_somebody(text: str) -> bool:
-    """Whether there is a word of records, two characters of given names, or a surname that belongs to no ordinary word."""
-    if RECORD.search(text) or PERSON_WORD.search(text) or GIVEN_PAIR.search(text):
-        return True
-    single, double = surnames()
-    words = ordinary_words()
-    for index in range(len(text) - 1):
-        pair = text[index : index + 2]
-        if text[index] in single or pair in double:
-            in_word = pair in words and (text[index + 1 : index + 3] in words or text[index + 2 : index + 3] < "\u3400")
-            if not (text[index + 1] < "\u3400" or in_word):
-                return True
-    return False
-
-
-def _grow(
-    text: str, inside: Sequence[float], begins: Sequence[float], offsets: Sequence[int], hot: Sequence[int]
-) -> list[tuple[int, int, float]]:
-    """From each hot character to the end of the name: start, end and the highest probability in it."""
-    spans, done = list[tuple[int, int, float]](), 0
-    for first in hot:
-        if first < done or not _HAN.match(text, offsets[first]):
-            continue
-        last = first + 1
-        while (
-            last < len(inside)
-            and offsets[last] == offsets[last - 1] + 1
-            and begins[last] < 0.5
-            and _INSIDE_NAME.match(text, offsets[last])
-            and inside[last] >= (_SECOND if last - first < 2 else _FURTHER)
-        ):
-            last += 1
-        start, end = _whole(text, offsets[first], offsets[last - 1] + 1)
-        spans.append((start, end, max(inside[first:last])))
-        done = last
-    return spans
-
-
-def _whole(text: str, start: int, end: int) -> tuple[int, int]:
-    """With the surname before it, without a title, and a surname without a title with one character more."""
-    if start and not surname_length(text, start):
-        if surname_length(text, start - 1) == 1:
-            start -= 1
-        elif start > 1 and surname_length(text, start - 2) == 2:
-            start -= 2
-    if start and text[start - 1 : start + 1] in ("外孙", "侄孙"):
-        start += 1
-    elif opens(text, start - 1) and end - start == 2 and text[start - 1] in WORD_SURNAMES and is_given(text[start:end]):
-        start -= 1
-    for index in range(start + 1, end):
-        if TITLE.match(text, index) or (index > start + 1 and SAYS.match(text, index)):
-            return start, index
-    if end - start == 2 and text[end : end + 1] == "儿" and text[end : end + 2] not in _CHILD_WORDS:
-        end += 1
-    if end - start == 1 and end < len(text) and surname_length(text, start) and _HAN.match(text[end]):
-        end += not (BEHIND_SURNAME.match(text, end) or (start and text[start - 1] in _BEFORE_SURNAME))
-    return _without_words(text, start, end)
-
-
-def _without_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """Without a character of the word before, and without a whole word behind: (老公)梁燕, 胡龙(心理)."""
-    if end - start > 2 and start and is_pair(text, start - 1, often=True) and surname_length(text, start + 1):
-        start += text[start - 1] not in _FUNCTION
-    if end - start > 3 and is_pair(text, end - 2, often=True):
-        end -= 2
-    elif end - start > 2 + (surname_length(text, start) > 0) and is_pair(text, end - 1, often=True):
-        end -= 1  # the last character begins the next word: 艾力肯江(右肘)
-    return start, end
+    return grow(text, inside, begins, offsets.tolist(), hot)
 
 
 def _choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool) -> tuple[list[tuple[int, int]], float]:
     # Where one person is named for certain, others are likely.
     situations = [situation_of(NameCandidate(text, start, end)) for start, end, _ in spans]
     pairs = list(zip(spans, situations, strict=True))
-    in_record = in_record or any(span[2] >= _CERTAIN and situation.threshold <= 0.6 for span, situation in pairs)
+    in_record = in_record or any(span[2] >= _CERTAIN and situation.threshold <= _PLAIN for span, situation in pairs)
+    context = choice.text_features(text, any(best >= _CERTAIN for _, _, best in spans))
     names, nearest = list[tuple[int, int]](), 0.0
     for (start, end, best), situation in pairs:
         threshold = situation.in_record if in_record else situation.threshold
         likely = _SURE if text[end : end + 1] in _SIGNS else _LIKELY
-        if best >= threshold or (best >= likely and _opens_note(text, start, end)):
+        is_name = best >= threshold or (best >= likely and _opens_note(text, start, end))
+        if is_name and best >= _CERTAIN and threshold <= _PLAIN:
+            names.append((start, end))
+            continue
+        chance = choice.chance(context | features_of(NameCandidate(text, start, end), best)) if threshold < NEVER else 0.0
+        is_known = is_term(text, (start, end, "NAME"))
+        sure = choice.SURE_OF_WORD if situation.is_word or is_known else choice.SURE
+        if chance >= sure or (is_name and (chance >= choice.UNLIKELY or threshold <= _PLAIN)):
             names.append((start, end))
         elif end - start > 1:
-            is_known = is_term(text, (start, end, "NAME"))
             if not situation.is_word and threshold < NEVER and not is_known and not _is_everyday(text, start, end):
                 nearest = max(nearest, best / threshold)
             elif best >= (_SURE if is_known else _LIKELY) and _is_unlikely_word(text, start, end):
+                nearest = max(nearest, _LEFT)
+            if chance >= (choice.DOUBTFUL_WORD if situation.is_word or is_known else choice.DOUBTFUL):
                 nearest = max(nearest, _LEFT)
     return names, nearest
 
@@ -186,11 +120,6 @@ def _is_unlikely_word(text: str, start: int, end: int) -> bool:
 def is_titled(text: str, end: int) -> bool:
     """Whether a title, a sex or an age follows: then even the name of a herb is a person's."""
     return TITLED_BEHIND.match(text, end) is not None
-
-
-def opens(text: str, start: int) -> bool:
-    """Whether a sentence begins here."""
-    return start == 0 or (start > 0 and text[start - 1] in _SENTENCE_ENDS)
 
 
 def _opens_note(text: str, start: int, end: int) -> bool:
@@ -241,6 +170,26 @@ class Situation(NamedTuple):
     """Mostly a word: left, it is a reason to doubt only where the network is nearly sure."""
 
 
+def features_of(name: NameCandidate, best: float) -> dict[str, float]:
+    """What `choice` weighs; `best` is the highest probability of the network."""
+    text, start, end = name.text, name.start, name.end
+    is_opening, is_patient = opens(text, start), _PATIENT_BEHIND.match(text, end) is not None
+    known = {
+        "likely": best > 0.5, "very likely": best > 0.9, "surname": name.has_surname, "role": name.has_role,
+        "blocked": name.is_blocked, "word": _is_word(name), "term": is_term(text, (start, end, "NAME")),
+        "drug or illness": _is_taken_or_ill(text, start, end), "weekday or across": _is_weekday_or_across(text, start),
+        "pair": any(is_pair(text, index, often=True) for index in range(start, end - 1)),
+        "pair before": start > 0 and is_pair(text, start - 1, often=True),
+        "pair behind": end < len(text) and is_pair(text, end - 1, often=True), "opens": is_opening, "patient": is_patient,
+        "opens as a patient": is_opening and is_patient, "led": _is_led(name), f"size {min(name.size, 4)}": True,
+        "sign behind": name.behind() in _SIGNS, "sign before": name.before() in _SIGNS,
+        "title": TITLED_BEHIND.match(text, end) is not None, "says": SAYS.match(text, end) is not None, "in word": _is_in_word(name),
+        "function before": name.before() != "" and name.before() in FUNCTION,
+        "function behind": name.behind() != "" and name.behind() in FUNCTION,
+    }  # fmt: skip
+    return {"logit": math.log(best / (1 - best + 1e-6) + 1e-6) / 4} | {feature: float(value) for feature, value in known.items()}
+
+
 def _is_led(name: NameCandidate) -> bool:
     """Whether a role before it, a title, sex or age behind it, or signs to both sides say that this is a person."""
     if name.has_role and name.before() not in ":： ":
@@ -273,8 +222,8 @@ def _is_in_frequent_pair(name: NameCandidate) -> bool:
         or _REMEDY.match(text, end - 1) is not None
         or is_term(text, (start, start + 2, "NAME"))
         or (name.size > 2 and (is_pair(text, end - 2, often=True) or is_term(text, (start + 1, end, "NAME"))))
-        or (start > 0 and text[start - 1] not in _FUNCTION and is_pair(text, start - 1))
-        or (name.size < 3 and text[end : end + 1] not in _FUNCTION and is_pair(text, end - 1, often=True))
+        or (start > 0 and text[start - 1] not in FUNCTION and is_pair(text, start - 1))
+        or (name.size < 3 and text[end : end + 1] not in FUNCTION and is_pair(text, end - 1, often=True))
     )
     return is_word and not _is_led(name)
 
@@ -320,7 +269,7 @@ def _is_bare_surname(name: NameCandidate) -> bool:
 
 
 def _is_nickname(name: NameCandidate) -> bool:
-    led = name.start > 0 and name.before() in _BEFORE_SURNAME
+    led = name.start > 0 and name.before() in BEFORE_SURNAME
     return _is_bare_surname(name) and led and not (name.start > 1 and _HAN.match(name.text[name.start - 2]))
 
 

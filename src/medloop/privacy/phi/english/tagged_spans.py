@@ -34,7 +34,7 @@ _CJK = lazy_pattern(r"[\u3400-\u9fff]")
 _LETTER = lazy_pattern(r"[^\W\d_]")
 _ZIP_LABEL = lazy_pattern(r"(?:zip|postal|post ?code)[a-z ]{0,8}[:#]?\s{0,3}$", re.I)
 _CAPITALIZED = lazy_pattern(r"(?<=[a-z,;] )[A-Z][a-z]+")
-_NOBODY = frozenset(
+NOBODY = frozenset(
     {
         WordList.MONTH_OR_DAY,
         WordList.NATION,
@@ -130,7 +130,7 @@ def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float
             or margin <= DOUBTLESS
             or not word[0].isalpha()
             or _is_frequent(word)
-            or _is_term(word)
+            or is_medical_term(word)
             or is_added(word)
         ):
             continue
@@ -161,7 +161,7 @@ def _is_frequent(word: str) -> bool:
 
 
 @lru_cache(maxsize=32_768)
-def _is_term(word: str) -> bool:
+def is_medical_term(word: str) -> bool:
     return word.lower() in medical_words() or word.lower() in eponyms()
 
 
@@ -177,7 +177,7 @@ def capital_left(folded: str, is_medical: bool) -> bool:
 
     Where somebody has been removed already, it may be a person or a place too."""
     words = (word for word in _CAPITALIZED.findall(folded) if not (is_medical and _is_heading(word)))
-    return any(not is_listed(word.lower(), _NOBODY) and not _is_term(word) and not is_added(word) for word in words)
+    return any(not is_listed(word.lower(), NOBODY) and not is_medical_term(word) and not is_added(word) for word in words)
 
 
 _SMALL = "[a-zß-öø-ÿ\u0100-\u024fə]"
@@ -196,7 +196,7 @@ _ROLES = frozenset(
 
 def name_may_be_left(folded: str) -> bool:
     """Whether an ordinary word does what a person does ("Chance reports"), or an unknown one follows a title or a name."""
-    if any(tier(word) in NOT_ONLY_ORDINARY and not _is_term(word) for word in _BEHIND_NAME.findall(folded)):
+    if any(tier(word) in NOT_ONLY_ORDINARY and not is_medical_term(word) for word in _BEHIND_NAME.findall(folded)):
         return True
     return any(word.lower() not in _ROLES and word.lower() not in medical_words() for word in _SUBJECT.findall(folded))
 

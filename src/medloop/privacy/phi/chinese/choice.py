@@ -1,0 +1,42 @@
+"""Is a candidate of the network a name? Learned weights for what the network, the lists and the place of the characters say.
+
+The table of situations (names.py) asks one number of the network in each situation. This adds up all that is known about a
+candidate: a word of the lists at the beginning of a note may be a name, the same word inside a sentence is not. A logistic
+regression; the weights (assets/phi/choice_zh.json) are learned by tools/train_phi_choice.py.
+"""
+
+import json
+import math
+from functools import lru_cache
+
+from medloop.patterns import lazy_pattern
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.chinese.cues import PERSON_WORD, RECORD
+
+SURE = 0.6  # from here a candidate is a name
+SURE_OF_WORD = 0.95  # the same for a term, or a word that begins with a surname
+UNLIKELY = 0.1  # below this it is not, whatever the situation asks
+DOUBTFUL = 0.12  # from here a candidate that is left is a reason to doubt
+DOUBTFUL_WORD = 0.8  # the same for such a word
+_DIGIT = lazy_pattern(r"\d")
+
+
+def text_features(text: str, has_certain: bool) -> dict[str, float]:
+    """What is the same for all candidates of a text. `has_certain`: the network is certain of one of them."""
+    known = {
+        "record": RECORD.search(text) is not None, "person": PERSON_WORD.search(text) is not None, "certain": has_certain,
+        "short text": len(text) < 60, "long text": len(text) > 200, "digits": _DIGIT.search(text) is not None,
+    }  # fmt: skip
+    return {name: float(value) for name, value in known.items()}
+
+
+def chance(features: dict[str, float]) -> float:
+    weights = _weights()
+    total = weights["always"] + sum(weights[name] * value for name, value in features.items() if value)
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+
+
+@lru_cache(maxsize=1)
+def _weights() -> dict[str, float]:
+    weights: dict[str, float] = json.loads((lists.FOLDER / "choice_zh.json").read_text(encoding="utf-8"))
+    return weights

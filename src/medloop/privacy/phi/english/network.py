@@ -1,0 +1,86 @@
+"""A small network over words: how likely each word of an English text is part of a name, by its place more than by itself.
+
+The tagger (tagger.py) knows names by their lists and letters. Nurses write "penny dropped a kettle" and "handover: hope, bed 4":
+such a name is an ordinary word, and only the words around it tell. Three convolutions over the features of words, computed with
+numpy; the weights (assets/phi/words_en.npz) are learned by tools/train_phi_words.py from sentences we generate and from real
+medical texts.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.english.tagger import Token
+from medloop.privacy.phi.normalize import MASK
+
+LAYERS = ((5, 1), (3, 2), (3, 4))  # width and dilation of each convolution
+SIZE = 1 << 13  # features share a row of the table where their hashes are equal
+_BLOCK = 64  # rows multiplied together: larger products wake the threads of the BLAS
+Array = NDArray[Any]
+
+
+def features(word: str) -> tuple[str, ...]:
+    """What the network sees of a word: itself if it is ordinary, its letters, its shape and the lists that hold it."""
+    if word[0] == MASK or (word[0] == "<" and len(word) > 1):
+        return (f"known {'NAME' if word[0] == MASK else word}",)
+    if not word[0].isalpha():
+        return (f"sign {'0' if word[0].isdigit() else word[0]}", f"size {min(len(word), 5)}")
+    lower = word.lower()
+    shape = "title" if word.istitle() else "upper" if word.isupper() else "lower" if word.islower() else "mixed"
+    tier = lists.tier(lower)
+    return (
+        f"word {lower}" if tier in lists.ORDINARY else f"unlisted {tier}",
+        f"shape {shape} {tier}", f"shape {shape}", f"size {min(len(word), 8)}", f"lists {lists.lists_of(lower)}",
+        f"medical {lower in lists.medical_words()}", f"end {lower[-3:]}", f"end {lower[-2:]}", f"start {lower[:3]}",
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=32_768)
+def rows_of(word: str) -> tuple[int, ...]:
+    """The rows of the table that are added up for a word."""
+    return tuple(zlib.crc32(feature.encode()) % SIZE for feature in features(word))
+
+
+class WordNetwork:
+    def __init__(self, weights: Mapping[str, Array]) -> None:
+        floats = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
+        self.table = floats["table"]
+        self.layers = [floats[f"layer{number}"] for number in range(len(LAYERS))]
+        self.biases = [floats[f"bias{number}"] for number in range(len(LAYERS))]
+        self.last, self.last_bias = floats["last"], floats["last_bias"]
+        self._vector = lru_cache(maxsize=16_384)(self._sum)
+
+    def _sum(self, word: str) -> Array:
+        total: Array = self.table[list(rows_of(word))].sum(axis=0)
+        return total
+
+    def chances(self, tokens: Sequence[Token]) -> list[float]:
+        """For each token how likely it is part of a name, from 0 to 1."""
+        if not tokens:
+            return []
+        hidden = np.stack([self._vector(token.word) for token in tokens])
+        count = len(hidden)
+        size = -(-count // _BLOCK) * _BLOCK
+        for number, ((width, dilation), layer, bias) in enumerate(zip(LAYERS, self.layers, self.biases, strict=True)):
+            beside = dilation * (width // 2)
+            wide = np.zeros((size + 2 * beside, hidden.shape[1]), np.float32)
+            wide[beside : beside + count] = hidden
+            new = np.zeros((size // _BLOCK, _BLOCK, layer.shape[2]), np.float32)
+            for offset in range(width):
+                new += wide[offset * dilation : offset * dilation + size].reshape(-1, _BLOCK, hidden.shape[1]) @ layer[offset]
+            new = np.maximum(new.reshape(size, -1)[:count] + bias, 0)
+            hidden = hidden + new if number else new
+        logits = hidden @ self.last[:, 0] + self.last_bias[0]
+        chances: list[float] = (1 / (1 + np.exp(-np.clip(logits, -30, 30)))).tolist()
+        return chances
+
+
+@lru_cache(maxsize=1)
+def load() -> WordNetwork:
+    with (lists.FOLDER / "words_en.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return WordNetwork({name: arrays[name] for name in arrays.files})
