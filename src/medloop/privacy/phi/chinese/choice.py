@@ -16,6 +16,7 @@ from medloop.privacy.phi.chinese.cues import PERSON_WORD, RECORD
 SURE = 0.6  # from here a candidate is a name
 SURE_OF_WORD = 0.95  # the same for a term, or a word that begins with a surname
 UNLIKELY = 0.1  # below this it is not, whatever the situation asks
+UNLIKELY_IN_LONG = 0.4  # the same in a text that is longer than a note
 DOUBTFUL = 0.12  # from here a candidate that is left is a reason to doubt
 DOUBTFUL_WORD = 0.8  # the same for such a word
 _DIGIT = lazy_pattern(r"\d")

@@ -36,6 +36,8 @@ from medloop.privacy.phi.chinese.words import (
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
 _HOT = -2.7  # the logit from which a character is looked at, a probability of about 0.06
 _CERTAIN = 0.95
+_SPOKEN = 0.5  # a situation that asks less has a role, a verb or a sign of a person
+_NOTE = 150  # characters; in a longer text, learned weights add no names: it is hardly a note
 _PLAIN = 0.6  # a situation that asks no more than this is no word in disguise
 _SURE = 0.85  # so sure is the network of few words of medicine
 _LIKELY = 0.55  # at the beginning of a note, where a patient's name stands
@@ -94,7 +96,8 @@ def _choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool)
         chance = choice.chance(context | features_of(NameCandidate(text, start, end), best)) if threshold < NEVER else 0.0
         is_known = is_term(text, (start, end, "NAME"))
         sure = choice.SURE_OF_WORD if situation.is_word or is_known else choice.SURE
-        if chance >= sure or (is_name and (chance >= choice.UNLIKELY or threshold <= _PLAIN)):
+        least = choice.UNLIKELY if len(text) < _NOTE else choice.UNLIKELY_IN_LONG
+        if (chance >= sure and len(text) < _NOTE) or (is_name and (chance >= least or threshold < _SPOKEN)):
             names.append((start, end))
         elif end - start > 1:
             if not situation.is_word and threshold < NEVER and not is_known and not _is_everyday(text, start, end):

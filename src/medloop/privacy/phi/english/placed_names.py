@@ -14,6 +14,7 @@ from medloop.privacy.phi.spans import Span
 
 SURE = 0.93  # from here a word is replaced
 DOUBTFUL = 0.6  # from here a word that is left is a reason to doubt
+_NOTE = 60  # words and signs; a text with more is no note, and an ordinary word in it is hardly a name
 _REMARK = 5  # words and signs; what is left in a text with fewer is no reason to doubt it
 _NOT = frozenset(("'t", "’t"))  # Don't
 _ABBREVIATION = 6  # capitals alone, shorter than this: ROS, PRN
@@ -26,15 +27,19 @@ def find(tagged: Iterable[TaggedPart]) -> tuple[list[Span], float]:
         chances = network.load().chances(part.tokens)
         if max(chances, default=0.0) < DOUBTFUL:
             continue
-        is_mixed = tagger.case_of(part.text) == LetterCase.MIXED
+        is_mixed, is_long = tagger.case_of(part.text) == LetterCase.MIXED, len(part.tokens) > _NOTE
         last = -1
         for index, (token, chance) in enumerate(zip(part.tokens, chances, strict=True)):
-            if index <= last or chance < DOUBTFUL or not _may_name(token.word, is_mixed):
+            if index <= last or chance < DOUBTFUL or not _may_name(token.word, is_mixed, is_long):
                 continue
             if part.text[token.end : token.end + 2] in _NOT:
                 continue
             last = index
-            while last + 1 < len(chances) and chances[last + 1] >= DOUBTFUL and _may_name(part.tokens[last + 1].word, is_mixed):
+            while (
+                last + 1 < len(chances)
+                and chances[last + 1] >= DOUBTFUL
+                and _may_name(part.tokens[last + 1].word, is_mixed, is_long)
+            ):
                 last += 1
             highest = max(chances[index : last + 1])
             if highest >= SURE:
@@ -45,11 +50,12 @@ def find(tagged: Iterable[TaggedPart]) -> tuple[list[Span], float]:
 
 
 @lru_cache(maxsize=32_768)
-def _may_name(word: str, is_mixed: bool) -> bool:
+def _may_name(word: str, is_mixed: bool, is_long: bool) -> bool:
     """Not for signs, short words, abbreviations, terms, months and nations."""
     if len(word) < 3 or not word[0].isalpha() or (is_mixed and word.isupper() and len(word) < _ABBREVIATION):
         return False
     lower = word.lower()
-    if ((is_mixed and word == lower) or tier(lower) in FREQUENT) and is_plain(lower) and not is_listed(lower, NAMES):
-        return lower in WORD_NAMES  # "walls" in a text with capitals, and "Wish" anywhere
+    if is_plain(lower) and (is_long or not is_listed(lower, NAMES)) and (is_long or word == lower or tier(lower) in FREQUENT):
+        # "walls" in a text with capitals, "Wish" anywhere; in a long text also "Divorced"
+        return (lower in WORD_NAMES and word != lower) or (lower in WORD_NAMES and not is_mixed)
     return not (is_medical_term(word) or is_listed(lower, NOBODY) or is_added(word))
