@@ -43,6 +43,10 @@ def test_an_abbreviation_a_term_and_a_month_are_no_placed_names() -> None:
     assert placed_names.find(parts)[0] == []
 
 
+def test_words_of_other_scripts_are_held_and_not_taken_for_a_name() -> None:
+    assert assess("Мне больно, меня зовут как моего деда.").quarantined
+
+
 def test_the_choice_weighs_every_feature_of_a_candidate_and_of_its_text() -> None:
     text = "高原血压平稳，明日出院。"
     features = choice.text_features(text, False) | names.features_of(names.NameCandidate(text, 0, 2), 0.6)

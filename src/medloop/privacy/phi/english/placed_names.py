@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
+from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_added
 from medloop.privacy.phi.english import network, tagger
 from medloop.privacy.phi.english.candidates import is_plain
@@ -16,6 +17,7 @@ SURE = 0.93  # from here a word is replaced
 DOUBTFUL = 0.6  # from here a word that is left is a reason to doubt
 _NOTE = 60  # words and signs; a text with more is no note, and an ordinary word in it is hardly a name
 _REMARK = 5  # words and signs; what is left in a text with fewer is no reason to doubt it
+_LATIN = lazy_pattern(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")  # of other scripts the network has seen nothing
 _NOT = frozenset(("'t", "’t"))  # Don't
 _ABBREVIATION = 6  # capitals alone, shorter than this: ROS, PRN
 
@@ -52,7 +54,7 @@ def find(tagged: Iterable[TaggedPart]) -> tuple[list[Span], float]:
 @lru_cache(maxsize=32_768)
 def _may_name(word: str, is_mixed: bool, is_long: bool) -> bool:
     """Not for signs, short words, abbreviations, terms, months and nations."""
-    if len(word) < 3 or not word[0].isalpha() or (is_mixed and word.isupper() and len(word) < _ABBREVIATION):
+    if len(word) < 3 or not _LATIN.match(word) or (is_mixed and word.isupper() and len(word) < _ABBREVIATION):
         return False
     lower = word.lower()
     if is_plain(lower) and (is_long or not is_listed(lower, NAMES)) and (is_long or word == lower or tier(lower) in FREQUENT):
