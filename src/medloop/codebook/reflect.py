@@ -29,7 +29,8 @@ FAMILIES = (
 GROUPS = {"child": "儿童", "pregnancy": "怀孕", "elderly": "老人"}  # the lexicon has no Chinese names for them
 STOPPING = "停药|停用|不吃了|断药|stop taking|come off|quit taking"
 DOSING = (
-    "剂量|用量|药量|多少|毫克|毫升|几片|几粒|几颗|几次|吃几|喂几|dose|doses|dosage|how much|how many|how often|mg|ml|milligrams"
+    "剂量|用量|药量|吃多少|喝多少|喂多少|用多少|毫克|毫升|几片|几粒|几颗|吃几|喂几"
+    "|dose|doses|dosage|how much|how many|how often|mg|ml|milligrams"
 )
 # What an expert adds, gravest first, and what an expert takes out.
 ADDED: tuple[ActKind, ...] = ("urges_care_now", "refuses", "warns_against", "sends_to_doctor", "asks_back", "home_care")
