@@ -114,3 +114,30 @@ def test_a_server_that_is_away_says_nothing_about_the_version_it_had(
     monkeypatch.setattr(HttpServer, "generate", gone)
     assert LiveProbe(fleet).ask(name, answers) == ()
     assert answers.counts(name, 60).failed == failed
+
+
+def test_a_version_that_takes_its_servers_down_is_rolled_back(settings: Settings, doubles, monkeypatch) -> None:
+    """Each time it is asked the server dies, and comes back without it; the first time may be anybody's restart."""
+    settings = settings.model_copy(
+        update={"deploy": settings.deploy.model_copy(update=LIMITS | {"min_answers": 2, "probe_every_s": 1e-6})}
+    )
+    with open_store(settings) as store, open_fleet(store) as fleet:
+        deploy_alias(fleet, actor="test")
+        promote(store, 2)
+        deploy_alias(fleet, actor="test")
+        second, generate = name_of(store, 2), HttpServer.generate
+
+        def dies(server: HttpServer, name: str, *args: object, **more: object) -> object:
+            if name == second:
+                next(double for double in doubles if double.url == server.url).kill()
+            return generate(server, name, *args, **more)
+
+        monkeypatch.setattr(HttpServer, "generate", dies)
+        watch, failed = LiveWatch(fleet), list[int]()
+        while not (report := watch.check()).alarms and len(failed) < 20:
+            failed.append(watch.answers.counts(second, 60).failed)
+            for double in doubles:
+                if double._http is None:
+                    double.restart()
+        assert failed[0] == 0 and [alarm.kind for alarm in report.alarms] == ["error_rate"]
+        assert (report.rollback or watch.check().rollback) and live_version(store) == 1

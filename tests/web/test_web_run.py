@@ -12,6 +12,7 @@ from medloop.jobs import queue
 from medloop.jobs.job_row import JobRow
 from medloop.reward import relevance
 from medloop.teacher import component
+from medloop.web import run_samples
 from medloop.web.words import table
 
 ZH = {"Accept-Language": "zh"}
@@ -110,3 +111,15 @@ def test_answers_before_and_after_and_the_cost_are_on_the_page_without_identifie
     assert "30.0 minutes, 8 answers sampled, about 100 tokens written." in page
     chinese = browse("engineer").get(f"/web/run?job={job_id}", headers=ZH).text
     assert "前后回答对照" in chinese and "30.0 分钟，采样 8 个回答，约生成 100 个词元。" in chinese
+
+
+def test_an_open_page_reads_the_answers_again_only_when_the_file_has_changed(tmp_path, monkeypatch):
+    reads, read = [], run_samples.jsonl.read
+    monkeypatch.setattr(run_samples.jsonl, "read", lambda path: reads.append(path) or read(path))
+    row = {"iter": 0, "prompt_id": "p", "question": "Is 5 mg enough?", "answer": "Rest.", "reward": 0.5}
+    assert run_samples.samples_of(tmp_path) is None
+    with (tmp_path / "held_out.jsonl").open("w") as file:
+        for step in (0, 1):
+            file.write(json.dumps(row | {"iter": step}) + "\n")
+            file.flush()
+            assert [run_samples.samples_of(tmp_path).last for _ in range(3)] == [step] * 3 and len(reads) == step + 1

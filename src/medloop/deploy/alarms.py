@@ -103,6 +103,7 @@ class LiveProbe:
     fleet: Fleet
     _next: int = 0
     _turn: int = 0
+    _died: set[tuple[str, str]] = field(default_factory=set)  # a server, and the version that it was asked for
 
     def ask(self, served_name: str, answers: LiveAnswers | None = None) -> tuple[CanaryVerdict, ...]:
         """The verdicts that did not pass, twice in a row; empty where no server can be asked."""
@@ -122,8 +123,11 @@ class LiveProbe:
                     answers.add(served_name, ok=bool(verdicts[-1].seconds), seconds=verdicts[-1].seconds)
                 failed += [] if verdicts[-1].passed else [verdicts[-1]]
         except ServerDownError:
-            if answers is not None and observe(server).is_up:  # a server that is away says nothing about the version
+            # A server that goes away once says nothing about the version; one that does so again while it is asked for it does.
+            if answers is not None and (observe(server).is_up or (server.url, served_name) in self._died):
                 answers.add(served_name, ok=False, seconds=limits.answer_s)
+            else:
+                self._died.add((server.url, served_name))
         return tuple(failed)
 
     def _some(self, count: int) -> Sequence[Canary]:

@@ -7,6 +7,7 @@ looked at again before it is shown, and a sample with one that cannot be release
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,8 +45,17 @@ class RunCost(NamedTuple):
 def samples_of(folder: Path) -> RunSamples | None:
     """The same questions at the first and the last held-out check of a run; None before the first one."""
     path = folder / HELD_OUT
+    if not path.is_file():
+        return None
+    state = path.stat()
+    return _samples(path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=4)
+def _samples(path: Path, mtime_ns: int, size: int) -> RunSamples | None:
+    """Of one state of the file: an open page asks every few seconds, and a check comes rarely."""
     checks: dict[int, dict[str, Mapping[str, Any]]] = {}
-    for row in jsonl.read(path) if path.is_file() else ():
+    for row in jsonl.read(path):
         checks.setdefault(int(row["iter"]), {}).setdefault(str(row["prompt_id"]), row)
     if not checks:
         return None

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typer.testing import CliRunner
 
 from medloop.cli import app
-from medloop.contracts import Conversation, Correction, Message, RedTeamCase, Trace
+from medloop.contracts import (
+    CodebookEntry,
+    Conversation,
+    Correction,
+    CorrectionCriterion,
+    CriterionText,
+    EntryText,
+    Message,
+    RedTeamCase,
+    Trace,
+)
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.store.db import Store, open_store
-from medloop.store.records import codebook, crud, erasing, review_queue
+from medloop.store.records import codebook, criteria, crud, erasing, review_queue
 from medloop.testing.feedback import CONSENT
 
 REASON = "Tell every patient with sudden chest pain to call an ambulance at once, before anything else is said."
@@ -62,3 +72,30 @@ def test_erasing_one_trace_leaves_what_was_made_from_others_and_no_word_of_its_o
         }
         left = [text.value for text in erasing.other_texts(store, {})]
     assert left and not any("baker" in text for text in left)
+
+
+def test_a_copy_of_a_teachers_criterion_goes_with_it_and_words_that_other_corrections_have_stay(sqlite_settings) -> None:
+    alone = "The answer asks the man who bakes for a living since when his ribs ache after the heavy furniture."
+    common = "The answer tells the reader to stop every effort and to have somebody with them until help is there."
+    with open_store(sqlite_settings) as store:
+        plant(store)
+        drafts = [
+            CorrectionCriterion(
+                correction_id=f"cor_{person}", content=CriterionText(criterion=words, question=question(person)), points=5,
+                maker="teacher", author="usr_1",
+            )
+            for person, words in (("baker", alone), ("baker", common), ("pilot", common))
+        ]  # fmt: skip
+        criteria.add_drafts(store, drafts, actor="test")
+        for words in (alone, common):
+            codebook.propose(store, CodebookEntry(content=EntryText(text=words), author="usr_1"), actor="test")
+    file = sqlite_settings.workspace.reports / "notes.txt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{alone}\n{common}\n")
+    words = ["--home", str(sqlite_settings.home), "erase", "--record", "tr_baker", "--reason", "asked"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and ": complete" in done.output, done.output
+    with open_store(sqlite_settings) as store:
+        assert [entry.text for entry in codebook.entries(store)] == [common]
+        assert [criterion.correction_id for criterion in criteria.list_criteria(store)] == ["cor_pilot"]
+    assert alone not in file.read_text() and common in file.read_text()

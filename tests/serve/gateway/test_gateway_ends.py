@@ -16,7 +16,7 @@ from medloop.serve.gateway.answer_plan import ChatCaller
 from medloop.serve.gateway.chat_request import ChatError, parse_request
 from medloop.serve.gateway.connections import ConnectionStack
 from medloop.serve.gateway.model_tools import run_calls
-from medloop.serve.gateway.wire import ModelServer
+from medloop.serve.gateway.wire import BackendFailure, ModelServer, _joined
 from medloop.store.db import open_store
 from medloop.store.records.routes import add_route
 
@@ -57,6 +57,10 @@ def test_an_answer_without_max_tokens_has_a_limit_that_fits_the_context() -> Non
     long = {"messages": [{"role": "user", "content": "咳" * 40}]}  # 120 bytes and the template may be more than is left
     assert server.with_limit("base", long, 1024) is long
     assert server.with_limit("base", payload | {"max_tokens": 7}, 1024)["max_tokens"] == 7
+    call = {"id": "call-0", "type": "function", "function": {"name": "dose", "arguments": json.dumps({"drug": "x" * 100})}}
+    for more in ({"tools": [{"type": "function", "function": {"name": "dose"}}]},
+                 {"messages": [*payload["messages"], {"role": "assistant", "content": None, "tool_calls": [call]}]}):  # fmt: skip
+        assert server.with_limit("base", payload | more, 1024) == payload | more  # tools and their calls are read, too
 
 
 def test_the_limit_of_an_answer_reaches_the_model_server(gateway_world) -> None:
@@ -67,6 +71,16 @@ def test_the_limit_of_an_answer_reaches_the_model_server(gateway_world) -> None:
     assert world.servers[0].requests[-1]["max_tokens"] == 77
     world.ask(max_tokens=5)
     assert world.servers[0].requests[-1]["max_tokens"] == 5
+
+
+@pytest.mark.parametrize(("started", "read"), [(True, ["Rest and drink."]), (False, [])])
+def test_text_that_came_with_an_unreadable_event_is_not_lost(started: bool, read: list[str]) -> None:
+    """Before the first piece, another server can still give the whole answer."""
+    pieces = [json.dumps({"choices": [{"delta": {"content": text}}]}).encode() for text in ("Rest ", "and drink.")]
+    texts = list[str]()
+    with pytest.raises(BackendFailure, match="unreadable"):
+        texts.extend(delta.text for delta in _joined([*pieces, b"{", pieces[0]], started))
+    assert texts == read
 
 
 @pytest.mark.parametrize("arguments", ["[" * 1500, '{"a": NaN}', '{"a": 1e999}', '{"a": ' + "[" * 300 + "]" * 300 + "}"])

@@ -107,7 +107,8 @@ def _copies(store: Store, ids: erasing.RecordIds, subject: str | None) -> tuple[
 
     For a subject, every row that is about nobody else is erased. For single records, only rows that medloop derived from others.
     A derived row must hold words that are in no remaining record: others may have given the same reason, and an entry of the
-    codebook that came from several records holds questions of all of them.
+    codebook that came from several records holds questions of all of them. Words of erased criteria, which a teacher or a person
+    wrote, count like those of the records.
     """
     source, _ = _by_origin(ids)
     words = _words(store, source)
@@ -122,12 +123,22 @@ def _copies(store: Store, ids: erasing.RecordIds, subject: str | None) -> tuple[
         else:
             shared.add(text.record_id)
     gone = {name: ids.get(name, set()) | copies.get(name, set()) for name in {*ids, *copies}}
-    own = needles_of(_not_in(store, gone, words, erasing.SOURCE_TABLES))
+    own = needles_of([*_not_in(store, gone, words, erasing.SOURCE_TABLES), *_of_criteria(store, gone)])
     derived = tuple(name for name in erasing.TABLES if name not in erasing.SOURCE_TABLES)
     for text in erasing.other_texts(store, gone, derived):
         if own.hit(text.value.encode(errors="replace")):
             copies.setdefault(text.table, set()).add(text.record_id)
     return copies, len(shared)
+
+
+def _of_criteria(store: Store, gone: erasing.RecordIds) -> tuple[tuple[str, bool], ...]:
+    """The words of erased criteria that are in no remaining record and in no row which came from one. Words of erased rules are
+    not searched for: many are sentences of medloop, and a rule that somebody wrote with such a sentence has to stay."""
+    words = _words(store, {name: ids for name, ids in gone.items() if name == "rubric_criteria"})
+    if not words:
+        return ()
+    orphans = evidence.orphans(store, gone, erasing.SOURCE_TABLES)
+    return _not_in(store, {name: gone.get(name, set()) | orphans.get(name, set()) for name in {*gone, *orphans}}, words, None)
 
 
 def note(store: Store, actor: str, action: str, subject: str, **detail: str | int | float | bool) -> None:

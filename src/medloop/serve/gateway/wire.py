@@ -88,10 +88,12 @@ class ModelServer:
 
     def with_limit(self, name: str, payload: Json, answer_tokens: int) -> Json:
         """The payload with `max_tokens`, where it has none. Where prompt and answer may be too long together, the server decides:
-        it would refuse what goes beyond its context, and by itself it ends there. A byte is a token at most."""
+        it would refuse what goes beyond its context, and by itself it ends there. A byte is a token at most; its template
+        adds some to each message, and a text where tools are offered."""
         if "max_tokens" in payload or (length := self.lengths.get(name)) is None:
             return payload
-        prompt = sum(len(str(message.get("content")).encode()) + 64 for message in payload.get("messages", ()))
+        messages, tools = payload.get("messages", ()), payload.get("tools")
+        prompt = len(json.dumps([messages, tools], ensure_ascii=False).encode()) + 64 * len(messages) + (512 if tools else 0)
         return payload if prompt + answer_tokens > length else {**payload, "max_tokens": answer_tokens}
 
     async def complete(self, payload: bytes) -> Json:
@@ -121,7 +123,7 @@ class ModelServer:
 
     async def stream(self, payload: bytes) -> AsyncGenerator[Delta]:
         """The pieces of an answer. An end without `finish_reason` is a BackendFailure, never the end of the answer."""
-        finished = False
+        finished = started = False
         async with _failures():
             async with self._post(payload) as response:
                 if response.status != 200:
@@ -129,7 +131,8 @@ class ModelServer:
                         break
                     raise _status_failure(response.status)
                 async for events in _events(response):
-                    for delta in _joined(events):
+                    for delta in _joined(events, started):
+                        started = True
                         finished = finished or delta.finish_reason is not None
                         yield delta
                     if events[-1] == DONE:
@@ -190,18 +193,25 @@ async def _events(response: Any) -> AsyncIterator[list[bytes]]:
             yield events
 
 
-def _joined(events: Sequence[bytes]) -> Iterator[Delta]:
-    """What the events add; pieces of plain text that came together are one."""
+def _joined(events: Sequence[bytes], started: bool) -> Iterator[Delta]:
+    """What the events add; pieces of plain text that came together are one. Text before an event that cannot be read counts,
+    unless nothing has `started`: then another server can still give the whole answer."""
     text: list[str] = []
     for event in events:
-        delta = None if event == DONE else _delta(event)
+        try:
+            delta = None if event == DONE else _delta(event)
+        except BackendFailure:
+            if text and started:
+                yield Delta("".join(text))
+            raise
         if delta is not None and delta.is_plain:
             text.append(delta.text)
             continue
         if text:
             yield Delta("".join(text))
-            text = []
+            text, started = [], True
         if delta is not None:
+            started = True
             yield delta
     if text:
         yield Delta("".join(text))

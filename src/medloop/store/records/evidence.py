@@ -4,12 +4,13 @@ their names lie in clear.
     foreign_records(store, ids, named)     # those of others that would be removed too
     safety_evidence(store, ids)            # {"critical flags": 1, "incidents": 1}
     sessions_of(store, ids)                # session ids that no other record has
+    orphans(store, ids, sources)           # derived rows that came from no record which stays
     remove_clear_names(conn, every, drop_model)      # idempotency rows, and model names that may name a person
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, delete, select, update
@@ -21,6 +22,11 @@ from medloop.store.tables import id_column, idempotency_keys, incidents, natural
 
 SESSIONS: tuple[Table, ...] = (tables.rlhf_feedback, tables.rlhf_preferences, tables.traces)
 FLAGGED: tuple[Table, ...] = (tables.rlhf_feedback, tables.rlhf_preferences)
+
+PARENTS: dict[Table, str] = {  # the column that names the record which a derived row came from
+    tables.incidents: "record_id", tables.red_team_cases: "record_id", tables.queue_items: "trace_id",
+    tables.scored_answers: "sample_id", tables.rubric_criteria: "correction_id",
+}  # fmt: skip
 
 _STRING = re.compile(r'"([^"]*)"')
 
@@ -114,3 +120,18 @@ def criteria_from(conn: Connection, every: set[str]) -> set[str]:
     table = tables.rubric_criteria
     rows = conn.execute(select(table.c.criterion_id, table.c.correction_id)).all()
     return {str(row.criterion_id) for row in rows if row.correction_id in every}
+
+
+def orphans(store: Store, gone: Mapping[str, set[str]], sources: Sequence[str]) -> dict[str, set[str]]:
+    """Derived rows that came from no record which stays when these are gone, such as a rule that somebody wrote by hand."""
+    ids: dict[str, set[str]] = {}
+    with store.read() as conn:
+        stay = set[str]()
+        for name in sources:
+            stay |= set(conn.execute(select(id_column(tables.metadata.tables[name]))).scalars()) - gone.get(name, set())
+        for table, column in PARENTS.items():
+            rows = conn.execute(select(id_column(table), table.c[column])).all()
+            ids[table.name] = {record_id for record_id, parent in rows if parent not in stay}
+        entries = tables.codebook_entries
+        ids[entries.name] = set(conn.execute(select(entries.c.revision_id)).scalars()) - entries_from(conn, stay)
+    return ids
