@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import ModelRef
+from medloop.contracts.gate_config import GateConfig
 from medloop.embedded.corpus import LANGUAGES, PatientCase, Quality, answer_for, draw_case, part_of, question_for
-from medloop.evaluate.gate.config import GateConfig
 from medloop.loop.gate import examine
 from medloop.loop.train import STAGES, run_stage
 from medloop.settings import Settings

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from medloop.contracts import EvalReport, ModelRef
+from medloop.contracts.gate_config import GateConfig
 from medloop.data.prepare.prepare import PrepareConfig, prepare
 from medloop.data.sources.import_files import ImportOptions, import_files
 from medloop.embedded.corpus import generate
-from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.predictions import EvalConfig
 from medloop.loop import cycle as cycle_module
 from medloop.loop.cycle import CycleConfig, TrainStep, run_cycle

@@ -5,8 +5,8 @@ from sqlalchemy import select, text
 from tests.codebook.conftest import CALM, STROKE, URGENT, correction
 
 from medloop.contracts import Completion, EntryText, ModelRef, Sample, SuiteConfig
+from medloop.contracts.gate_config import GateConfig
 from medloop.errors import InputError, IntegrityError
-from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.report_checks import report_checks
 from medloop.evaluate.predictions import EvalConfig
 from medloop.loop.codebook import add_draft, propose_from

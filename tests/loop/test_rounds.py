@@ -15,7 +15,7 @@ from medloop.store import audit, catalog
 from medloop.store.db import Store, open_store
 from medloop.store.records import crud, lineage, registry
 from medloop.store.records.gates import save_gate
-from medloop.store.records.rounds import round_events
+from medloop.store.records.rounds import add_rollback, round_events
 from medloop.testing.lineage import make_model
 from medloop.testing.registry import examine
 
@@ -195,3 +195,27 @@ def test_going_back_moves_the_champion_in_the_same_act(store, monkeypatch):
     assert path_in_use(store.settings, store) == "models/lora/sft"
     assert [row["action"] for row in audit.show(store, 2)] == ["registry.rollback", "rounds.rolled_back"]
     assert roll_back(store, 0, actor="usr_1").champion is None, "it is the champion already"
+    registry.change_alias(store, model, "champion", None, action="demote", actor="test")
+    empty = roll_back(store, 0, actor="usr_1")
+    assert (
+        empty.champion is None and empty.kept.startswith("No version is the champion") and empty.command == "registry promote 1"
+    )
+    registry.change_alias(store, model, "champion", 1, action="promote", actor="test")  # what the command does
+    registry.change_alias(store, model, "champion", 2, action="rollback", actor="test")
+    monkeypatch.setattr("medloop.loop.rounds.reconcile", lambda store: "no MLflow there")
+    assert roll_back(store, 0, actor="usr_1").lag == "no MLflow there"
+
+
+def test_an_erasure_that_comes_between_stops_the_way_back_to_a_round(store, monkeypatch):
+    first = accepted_round(store)
+    accepted_round(store, 2)
+
+    def meanwhile(*args, **more):
+        with store.write() as conn:
+            lineage.flag_artifact(conn, first.sha256, "tainted", "trained on data erased in er_1", actor="test")
+        return add_rollback(*args, **more)
+
+    monkeypatch.setattr("medloop.loop.rounds.add_rollback", meanwhile)
+    with pytest.raises(RoundRefusedError, match="tainted by an erasure"):
+        roll_back(store, 1, actor="test")
+    assert path_in_use(store.settings, store) == "models/rl/round2"

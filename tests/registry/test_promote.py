@@ -17,9 +17,9 @@ from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.files.artifacts import new_artifact
 from medloop.store.integrity import verify_store
-from medloop.store.records import lineage, registry
+from medloop.store.records import gates, lineage, registry
 from medloop.store.records.registry import NoSuchVersionError, PromotionRefusedError
-from medloop.testing.registry import examine, make_adapter
+from medloop.testing.registry import BASE, examine, make_adapter
 
 
 def add(store, name: str, outcome="pass") -> int:
@@ -151,3 +151,39 @@ def test_a_row_that_was_changed_past_medloop_promotes_nothing(store, settings: S
     with pytest.raises(IntegrityError, match="registry_aliases was changed"):
         champion(settings)
     assert not verify_store(store).ok
+
+
+def test_taking_the_alias_away_makes_no_older_verdict_good_again(store) -> None:
+    first, second, late = (add(store, name) for name in ("first", "second", "late"))
+    artifacts = {
+        number: registry.get_version(store, store.settings.registry.model, number).record.artifact
+        for number in (first, second, late)
+    }
+    promote_in(store, first, actor="test")
+    for number in (second, late):
+        examine(store, artifacts[number], baseline=artifacts[first])
+    promote_in(store, second, actor="test")
+    demote_in(store, "champion", actor="test")
+    with pytest.raises(PromotionRefusedError, match=r"the last champion was another one.*medloop gate --model candidate"):
+        promote_in(store, late, actor="test")
+    examine(store, artifacts[late], baseline=BASE)  # what the printed command compares with while there is no champion
+    promote_in(store, late, actor="test")
+    demote_in(store, "champion", actor="test")
+    examine(store, artifacts[second], baseline=artifacts[late])
+    promote_in(store, second, actor="test")
+
+
+def test_a_former_champion_that_is_worse_than_the_one_of_now_is_still_the_way_back(store) -> None:
+    first, second = add(store, "first"), add(store, "second")
+    promote_in(store, first, actor="test"), promote_in(store, second, actor="test")
+    artifact = registry.get_version(store, store.settings.registry.model, first).record.artifact
+    refusal = gates.promotion_refusal(store, artifact)
+    assert "medloop registry rollback" in refusal and "medloop gate" not in refusal, "no command that stores a loss"
+    examine(store, artifact, "fail")  # against the champion of now
+    assert registry.reuse_refusal(store, artifact) is None
+    assert rollback_in(store, actor="test").stored.record.version == first
+    promote_in(store, second, actor="test")
+    examine(store, artifact, "fail", baseline=BASE)  # against what it has replaced
+    examine(store, artifact, "fail")
+    with pytest.raises(PromotionRefusedError, match="critical_failures"):
+        rollback_in(store, actor="test")

@@ -121,7 +121,7 @@ def test_a_rollback_does_not_bring_back_what_was_demoted_while_an_incident_is_op
 
 def test_a_version_that_was_demoted_does_not_come_back_behind_a_later_one(home: Path, command_line, open_incident) -> None:
     with open_store(Settings(home=home)) as store:
-        examine(store, make_adapter(store, "better"))
+        examine(store, make_adapter(store, "better"), baseline=hash_of(home, "good"))
     for words in (("add", "good"), ("add", "better"), ("promote", "1"), ("demote", "champion"), ("promote", "2")):
         assert command_line("--home", home, "registry", *words).code == 0
     with open_store(Settings(home=home)) as store:
@@ -143,7 +143,7 @@ def test_a_rollback_asks_the_newest_verdict_but_not_about_incidents(
             assert server.post("/api/v1/registry/promote", json={"version": version}, headers=engineer).status_code == 200
         verdict = gates.latest_gate(store, good)
         if against == "a failed check":
-            examine(store, good, "fail")
+            examine(store, good, "fail", baseline=verdict.baseline_artifact)
         elif against == "a clinician":
             by = users.get_user(store, "clinician").user_id
             gates.sign(store, verdict.content_id(), by=by, approved=False, comment="It sends emergencies home.")
@@ -213,7 +213,11 @@ def test_a_verdict_against_an_earlier_champion_promotes_nothing_and_every_door_n
     page = server.get("/web/registry").text
     assert "another one is the champion now" in page and command in page
     assert "现在的冠军模型已是另一个" in server.get("/web/registry", headers={"Accept-Language": "zh"}).text
-    back = server.post("/web/registry/rollback", data={"csrf": csrf, "alias": "champion", "confirm": "yes"})
+    confirmed = {"csrf": csrf, "alias": "champion", "confirm": "yes"}
+    other = server.post("/web/registry/rollback", data=confirmed | {"version": "3"})
+    assert other.status_code == 409 and "somebody has changed the alias" in other.text, "another version was confirmed"
+    assert champion(Settings(home=home)).record.version == 2 and 'name="version" value="1"' in page
+    back = server.post("/web/registry/rollback", data=confirmed | {"version": "1"})
     assert back.status_code == 200 and champion(Settings(home=home)).record.version == 1, "a way back needs no new comparison"
     again = server.post("/api/v1/registry/promote", json=late, headers=engineer)
     assert again.status_code == 200, "its verdict is about the champion again"

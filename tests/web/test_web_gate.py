@@ -8,8 +8,8 @@ import pytest
 
 from medloop.contracts import GateCheck, GateResult, sha256_id, utc_now
 from medloop.contracts.evaluation import Interval
+from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.gate_reasons import reason
-from medloop.evaluate.gate.config import GateConfig
 from medloop.jobs import queue
 from medloop.store.records import gates, users
 from medloop.testing.models import tiny_adapter, tiny_model

@@ -11,8 +11,8 @@ from medloop.cli import ui
 from medloop.cli.gate_policy import policy_app
 from medloop.cli.login import logged_in
 from medloop.contracts import GateCheck, GateResult, ModelRef
+from medloop.contracts.gate_config import GateConfig
 from medloop.errors import ConfigError, ResultError
-from medloop.evaluate.gate.config import GateConfig
 from medloop.knobs import load_config
 from medloop.loop.gate import examine
 from medloop.loop.gate_policy import policy_of

@@ -7,7 +7,7 @@ import typer
 
 from medloop.cli import ui
 from medloop.cli.login import logged_in
-from medloop.evaluate.gate.config import GateConfig
+from medloop.contracts.gate_config import GateConfig
 from medloop.knobs import load_config
 from medloop.loop.gate_policy import adopt, policy_of
 from medloop.store.db import open_store

@@ -69,6 +69,8 @@ def rollback(
     ui.say(f"{'SFT' if to == 0 else f'Round {to}'} is in use again: {done.event.path}. The next round starts from it.")
     if done.champion is not None:
         ui.say(f"Version {done.champion} of the registry, the same bytes, is the champion again.")
+        if done.lag:
+            ui.say(f"MLflow does not have it yet; 'medloop registry list' or the next change sends it: {done.lag}")
     elif done.kept:
         ui.say(f"{done.kept}.")
         ui.next_step(done.command, "Move it with:")

@@ -16,8 +16,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from medloop.contracts import IRSConfig, ModelRef, TrainRequest
+from medloop.contracts.gate_config import GateConfig
 from medloop.errors import ConfigError
-from medloop.evaluate.gate.config import GateConfig
 from medloop.jobs import named_files
 from medloop.knobs import did_you_mean, problem_text, validated
 from medloop.loop.train import STAGES

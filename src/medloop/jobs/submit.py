@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from medloop.contracts import TrainRequest, utc_now
+from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.job import TaskRequest
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.errors import ConfigError
-from medloop.evaluate.gate.config import GateConfig
 from medloop.jobs import preflight, queue, requests
 from medloop.jobs.job_row import JobRow, UnknownJobError
 from medloop.jobs.kinds import Channel, Kind, kind_of

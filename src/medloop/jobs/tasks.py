@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from medloop.contracts import JobDetail, TrainRequest
+from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.job import TaskRequest
 from medloop.data.feedback.build import FeedbackConfig
 from medloop.data.progress import Step
 from medloop.evaluate.examined import Progress
-from medloop.evaluate.gate.config import GateConfig
 from medloop.jobs import requests
 from medloop.jobs.affected import QueuedJobs
 from medloop.jobs.lease import Lease

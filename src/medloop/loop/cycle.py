@@ -27,7 +27,6 @@ from medloop.loop.gate_policy import own_settings
 from medloop.loop.train import STAGES, TrainingResult, run_stage
 from medloop.loop.workflow import CycleProgress, Ends, Known, Outputs, Step, Waits, advance, after
 from medloop.models.context_limits import trained_limits
-from medloop.registry.promote import holder
 from medloop.registry.register import register_in
 from medloop.reward.rules import load_rules
 from medloop.settings import Settings
@@ -35,6 +34,7 @@ from medloop.store.audit_trail import AuditTrail, actor, open_audit_trail
 from medloop.store.db import Store
 from medloop.store.files.artifacts import folder_sha256
 from medloop.store.records import gates
+from medloop.store.records.champion import champion_artifact
 from medloop.train.configs.run_config import RunConfig
 
 
@@ -71,7 +71,7 @@ def cycle_steps(settings: Settings, trail: AuditTrail, config: CycleConfig) -> l
              f"{config.evaluate.n} questions of each split: {', '.join(config.evaluate.splits)}"),
         Step("gate", after({"gate": as_json["gate"]}, "data", last, "evaluate"),
              lambda known: _decide(settings, store, config, _serving(known), candidate(known)),
-             f"{config.gate.n} questions of each suite"),
+             f"{own_settings(store, config.gate).n} questions of each suite"),
         Step("sign-off", after({}, "gate"), partial(_signed, store), "people read the report and sign"),
         Step("register", after({}, last, "gate"), lambda known: _register(store, candidate(known)), "a version of the registry"),
     ]  # fmt: skip
@@ -130,9 +130,9 @@ def _evaluate(settings: Settings, trail: AuditTrail, config: CycleConfig, servin
 def _decide(
     settings: Settings, store: Store, config: CycleConfig, serving: str | None, adapter: str
 ) -> Outputs | Ends:  # fmt: skip
-    """Against the champion of now, which may be another one than when the cycle began; without one, against what serves."""
+    """Against the champion of now, which may be another one than when the cycle began; before the first, against what serves."""
     candidate = ModelRef(base=settings.model, adapter=adapter)
-    baseline = ModelRef(base=settings.model, adapter=serving) if holder(store, "champion") is None else None
+    baseline = ModelRef(base=settings.model, adapter=serving) if champion_artifact(store) is None else None
     config_now = own_settings(store, config.gate)
     examined = examine(settings, store, candidate=candidate, baseline=baseline, config=config_now)
     result = examined.result
@@ -150,7 +150,7 @@ def _signed(store: Store, known: Known) -> Outputs | Waits:
     if refusal := gates.promotion_refusal(store, artifact):
         is_stale = result is not None and gates.stale_baseline(store, result)
         return Waits(refusal, f"gate --model {shlex.quote(result.label)}" if result and is_stale else f"gate show {gate[7:19]}")
-    return {"signed_by": len(gates.approvals(store, gates.get_gate(store, gate)))}
+    return {"signed_by": len(gates.approvals(store, result or gates.get_gate(store, gate)))}
 
 
 def _register(store: Store, adapter: str) -> Outputs:

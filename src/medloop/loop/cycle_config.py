@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.registry import Alias
 from medloop.data.feedback.build import FeedbackConfig
-from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.predictions import EvalConfig
 from medloop.experiment.plan import PlanConfig
 from medloop.feedback.review.queue import QueueConfig

@@ -14,12 +14,12 @@ from pathlib import Path
 from medloop import lexicon
 from medloop.contracts import EvalReport, GateResult, ModelRef, TrainingCard
 from medloop.contracts.dataset import SPLIT_FILES
+from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.gate_reasons import ReasonPart, reason
+from medloop.contracts.gate_weaker import weaker
 from medloop.errors import ConfigError, InputError, IntegrityError, explain_os_errors
 from medloop.evaluate.examined import Progress
-from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.decide import GateEvidence, decide
-from medloop.evaluate.gate.policy import weaker
 from medloop.evaluate.gate.text_checks import GateTextTools
 from medloop.evaluate.hacking.measures import PanelRow
 from medloop.evaluate.predictions import EvalConfig, read_predictions, read_splits

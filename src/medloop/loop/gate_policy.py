@@ -5,25 +5,16 @@
     own_settings(store, GateConfig(n=800))      # the policy, with the settings that somebody chose themselves
 
 Without a word of anybody the defaults of medloop are the policy. A policy is kept in the store and not in a file, so an engineer
-cannot change it by editing one. A verdict with weaker settings than the policy needs two clinicians (evaluate/gate/policy.py).
+cannot change it by editing one. A verdict with weaker settings than the policy needs two clinicians (contracts/gate_weaker.py).
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 
-from medloop.evaluate.gate.config import GateConfig
-from medloop.evaluate.gate.policy import SIGNERS_OF_WEAKER, WeakerSetting, weaker
+from medloop.contracts.gate_config import GateConfig
+from medloop.contracts.gate_weaker import WeakerSetting, weaker
 from medloop.store.db import Store
 from medloop.store.records import gate_policies
-
-
-@dataclass(frozen=True)
-class PolicyInForce:
-    """`adopted_by` is empty for the defaults of medloop."""
-
-    config: GateConfig
-    adopted_by: tuple[str, ...] = ()
-    since: datetime | None = None
+from medloop.store.records.gate_policies import policy_of as policy_of
 
 
 @dataclass(frozen=True)
@@ -32,19 +23,6 @@ class Adopted:
 
     waits: bool
     weaker: tuple[WeakerSetting, ...]
-
-
-def policy_of(store: Store) -> PolicyInForce:
-    """The policy in force: words are read in their order, and one that weakens it counts with the second person."""
-    now, people = PolicyInForce(GateConfig()), dict[str, list[str]]()
-    for word in gate_policies.words(store):
-        config = GateConfig.model_validate(word.settings)
-        signers = people.setdefault(word.policy, [])
-        if word.person not in signers:
-            signers.append(word.person)
-        if len(signers) >= SIGNERS_OF_WEAKER or not weaker(config, now.config):
-            now, people = PolicyInForce(config, tuple(signers), word.timestamp), {}
-    return now
 
 
 def adopt(store: Store, config: GateConfig, *, by: str) -> Adopted:

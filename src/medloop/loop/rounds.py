@@ -25,7 +25,8 @@ from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.files.artifacts import verify_artifact
 from medloop.store.records import registry
-from medloop.store.records.registry import taint_of
+from medloop.store.records.champion import champion_artifact
+from medloop.store.records.registry import StoredVersion, taint_of
 from medloop.store.records.rounds import SFT_ROUND, add_rollback, decide, in_use, round_events
 from medloop.store.records.routes import live_route
 
@@ -121,13 +122,15 @@ def accept(store: Store, number: int, *, actor: str) -> RoundEvent:
 @dataclass(frozen=True)
 class RolledBack:
     """What is in use again. `champion` is the version that got the alias back; else `kept` says why the alias stays where it is,
-    and `command` how to move it. `served` is the version that still answers on the model servers."""
+    and `command` how to move it. `served` is the version that still answers on the model servers; `lag` says why MLflow does not
+    know of it yet."""
 
     event: RoundEvent
     champion: int | None = None
     kept: str = ""
     command: str = ""
     served: int | None = None
+    lag: str | None = None
 
 
 def roll_back(store: Store, number: int, *, actor: str, reason: str = "") -> RolledBack:
@@ -148,32 +151,54 @@ def roll_back(store: Store, number: int, *, actor: str, reason: str = "") -> Rol
         if number == SFT_ROUND
         else _check_bytes(settings, accepted[number])
     )
-    if taint := taint_of(store, artifact):
-        raise RoundRefusedError(
-            f"{_in_words(number, path)} is tainted by an erasure ({taint})",
-            f"{_stays(store)} stays in use; train again on the data that is left",
-        )
+    follows = _Follows()
+
+    def champion() -> StoredVersion | None:
+        nonlocal follows
+        if taint := taint_of(store, artifact):
+            raise RoundRefusedError(
+                f"{_in_words(number, path)} is tainted by an erasure ({taint})",
+                f"{_stays(store)} stays in use; train again on the data that is left",
+            )
+        follows = _champion_follows(store, artifact, _in_words(number, path), path)
+        return follows.version
+
+    event = add_rollback(store, number=number, path=path, artifact=artifact, actor=actor, reason=reason, champion=champion)
+    version = follows.version
+    lag = None if version is None else reconcile(store)
+    route = live_route(store)
+    served = route.version if route is not None and route.artifact != artifact else None
+    return RolledBack(
+        event, None if version is None else version.record.version, follows.kept, follows.command, served, lag
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Follows:
+    """The version that becomes the champion again, or why none does and how to change that."""
+
+    version: StoredVersion | None = None
+    kept: str = ""
+    command: str = ""
+
+
+def _champion_follows(store: Store, artifact: str, words: str, path: str) -> _Follows:
+    """Whether the alias goes to these bytes, too. Without a champion now or ever there is nothing to say."""
     model = store.settings.registry.model
     held = registry.current(store, model).get("champion")
     now = None if held is None or held.version is None else registry.get_version(store, model, held.version)
+    if champion_artifact(store) is None or (now is not None and now.record.artifact == artifact):
+        return _Follows()
+    stays = "No version is the champion" if now is None else f"The champion is still version {now.record.version}"
     target = next((row for row in registry.versions(store, model) if row.record.artifact == artifact), None)
-    moves, kept, command = target, "", ""
-    if now is None or now.record.artifact == artifact:
-        moves = None
-    elif target is None:
-        kept, command = f"{_in_words(number, path)} is not in the registry", f"registry add {shlex.quote(path)}"
-    elif parts := registry.alias_refusal(store, target.record, "champion", "rollback"):
-        moves, kept, command = None, said(parts).rstrip("."), f"registry promote {target.record.version}"
-    event = add_rollback(
-        store, number=number, path=path, artifact=artifact, actor=actor, reason=reason, champion=moves
-    )  # fmt: skip
-    if moves is not None:
-        reconcile(store)
-    route = live_route(store)
-    served = route.version if route is not None and route.artifact != artifact else None
-    if kept and now is not None:
-        kept = f"The champion is still version {now.record.version}: {kept}"
-    return RolledBack(event, None if moves is None else moves.record.version, kept, command, served)
+    if target is None:
+        return _Follows(None, f"{stays}: {words} is not in the registry", f"registry add {shlex.quote(path)}")
+    promote = f"registry promote {target.record.version}"
+    if now is None:
+        return _Follows(None, f"{stays}: somebody took the alias away", promote)
+    if parts := registry.alias_refusal(store, target.record, "champion", "rollback"):
+        return _Follows(None, f"{stays}: {said(parts).rstrip('.')}", promote)
+    return _Follows(target)
 
 
 def check_replaceable(store: Store, name: str) -> None:

@@ -30,9 +30,9 @@ from medloop.contracts import (
 )
 from medloop.contracts.criterion import CriterionMaker
 from medloop.contracts.feedback import Purpose
+from medloop.contracts.gate_config import GateConfig
 from medloop.data.text.risk import strata_of
 from medloop.errors import InputError
-from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.suites.rubric import METRICS, Rubric
 from medloop.evaluate.suites.rubric_cases import RubricCase, RubricCriterion
 from medloop.knobs import did_you_mean, problem_text

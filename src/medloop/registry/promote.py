@@ -9,6 +9,8 @@ A promotion needs a verdict of the gate on exactly these bytes that passed, no o
 part of the transaction of the change (store/records/registry.py). The aliases in MLflow follow.
 """
 
+from medloop.contracts.gate_reasons import reason as reason_part
+from medloop.contracts.gate_reasons import said
 from medloop.contracts.registry import Alias, AliasAction
 from medloop.privacy.phi.reason import checked_reason
 from medloop.registry.reconcile import reconcile
@@ -16,7 +18,7 @@ from medloop.registry.register import RegistryOutcome
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.store.records import registry
-from medloop.store.records.registry import NoSuchVersionError, StoredVersion
+from medloop.store.records.registry import NoSuchVersionError, PromotionRefusedError, StoredVersion
 
 
 def champion(settings: Settings) -> StoredVersion | None:
@@ -49,9 +51,17 @@ def rollback(settings: Settings, *, actor: str, alias: Alias = "champion", reaso
         return rollback_in(store, actor=actor, alias=alias, reason=reason)
 
 
-def rollback_in(store: Store, *, actor: str, alias: Alias = "champion", reason: str = "") -> RegistryOutcome:
-    """Give an alias back to the version that had it before, unless its gate or an erasure speaks against it now."""
+def rollback_in(
+    store: Store, *, actor: str, alias: Alias = "champion", reason: str = "", expected: int | None = None
+) -> RegistryOutcome:  # fmt: skip
+    """Give an alias back to the version that had it before, unless its gate or an erasure speaks against it now.
+
+    With `expected`, only if that is still the version to go back to: somebody has confirmed this one and no other.
+    """
     model, before = store.settings.registry.model, version_before(store, alias)
+    if expected is not None and before != expected:
+        parts = [reason_part("refused_other_before", version=expected)]
+        raise PromotionRefusedError(said(parts).rstrip(". "), registry.LIST, parts)
     if before is None:
         now = registry.current(store, model).get(alias)
         what = f"No version of {model} is the {alias}" if now is None else f"No other version has been the {alias} before"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from medloop.contracts import Record
+from medloop.contracts.gate_config import GateConfig
 from medloop.embedded.corpus import Quality, answer_for, draw_case, question_for
 from medloop.errors import ConfigError
-from medloop.evaluate.gate.config import GateConfig
 from medloop.knobs import load_config, read_yaml
 from medloop.loop.workspace import init_workspace
 from medloop.store.files import jsonl

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from medloop.contracts import Difference, EvalReport, Interval
 from medloop.contracts.evaluation import CriticalFailure, PairedSpread, SuiteSummary
+from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.suite import SuiteMetric
-from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.report_checks import new_by_chance, report_checks, together
 
 
@@ -79,6 +79,8 @@ def test_more_new_than_chance_explains_fail() -> None:
 
 def test_a_single_new_failure_of_another_suite_fails() -> None:
     assert checks(failures("b", "leak", range(1), new=True))["critical_failures"].outcome == "fail"
+    sure = GateConfig(required_suites=(), suites=("triage",), rules=(), splits=(), level=0.99999)
+    assert checks(failures("b", "triage", range(9), new=True), config=sure)["critical_failures"].outcome == "fail"
     strict = GateConfig(required_suites=(), suites=("triage",), rules=(), splits=(), critical_by_chance=())
     assert checks(failures("b", "triage", range(1), new=True), config=strict)["critical_failures"].outcome == "fail"
 

@@ -16,7 +16,7 @@ from medloop.api.task_jobs import FILED, FULL, JobOut, Wait, filed, job_fields, 
 from medloop.contracts import GateResult
 from medloop.contracts.base import Timestamp
 from medloop.contracts.gate import GateOutcome
-from medloop.evaluate.gate.config import GateConfig
+from medloop.contracts.gate_config import GateConfig
 from medloop.jobs.submit import submit_gate
 from medloop.loop.gate_policy import own_settings
 from medloop.store.db import Store

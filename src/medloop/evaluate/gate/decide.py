@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from medloop.contracts import EvalReport, GateCheck, GateResult, TrainingCard
-from medloop.contracts.base import canonical_json, sha256_id
 from medloop.contracts.gate import GateOutcome
+from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.gate_reasons import ReasonPart, reason
-from medloop.evaluate.gate.config import GateConfig
-from medloop.evaluate.gate.policy import SIGNERS_OF_WEAKER, WeakerSetting
+from medloop.contracts.gate_weaker import SIGNERS_OF_WEAKER, WeakerSetting
 from medloop.evaluate.gate.report_checks import new_by_chance, report_checks
 from medloop.evaluate.gate.text_checks import GateTextTools, medication_changes, text_checks
 from medloop.evaluate.hacking.measures import PanelRow
@@ -57,7 +56,7 @@ def decide(evidence: GateEvidence, config: GateConfig, tools: GateTextTools) -> 
     return GateResult(
         artifact=evidence.artifact, weights=evidence.weights, base=evidence.base, label=evidence.candidate,
         baseline=evidence.baseline, baseline_artifact=evidence.baseline_artifact, report=evidence.report.content_id(),
-        config=sha256_id(canonical_json(config.model_dump(mode="json"))), changed_settings=config.changed(),
+        config=config.settings_id(), changed_settings=config.changed(),
         outcome=outcome, checks=checks, needs_sign_offs=sign_offs,
     )  # fmt: skip
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from medloop.contracts import Difference, EvalReport, Interval
 from medloop.contracts.evaluation import PairedSpread
 from medloop.contracts.gate import GateCheck, GateOutcome
+from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.gate_reasons import ReasonPart, reason
-from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.noninferiority import NonInferiority, non_inferior
 from medloop.evaluate.report import REFERENCE
 
@@ -30,6 +30,9 @@ PARTS = frozenset({"emergency_missed"})
 """Metrics whose cases another one counts, too: only the wider margin of a suite is theirs."""
 RED = "red"
 MOST_NAMED = 20
+CRITICAL_CHANCE = 0.05
+"""More new failures than mended ones are refused from here down. Not by `level`: a surer test of the margins must not be a
+laxer one of critical failures."""
 LOSS: dict[GateOutcome, str] = {"pass": "loss_pass", "fail": "loss_fail", "not_enough_evidence": "loss_unclear"}
 
 
@@ -70,7 +73,7 @@ def _critical(report: EvalReport, baseline: str, candidate: str, config: GateCon
         named = _named(f"{row.suite}/{row.metric} {row.case}" for row in new)
         why = reason("critical_failed", n=len(new), most=config.most_new_critical, named=named)
         return GateCheck.because(name, "fail", why, value=value, bound=float(config.most_new_critical))
-    if flipped and chance <= 1 - config.level:
+    if flipped and chance <= CRITICAL_CHANCE:
         why = reason("critical_more", n=len(flipped), mended=mended, p=f"{chance:.3f}", named=_named(flipped))
         return GateCheck.because(name, "fail", why, value=value)
     if not examined and config.suites:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from medloop.contracts import Interval
 from medloop.contracts.gate import GateCheck
+from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.gate_reasons import reason
 from medloop.evaluate.compare import paired_spread
-from medloop.evaluate.gate.config import GateConfig
 from medloop.evaluate.gate.noninferiority import non_inferior
 from medloop.evaluate.gate.report_checks import loss_reason
 from medloop.evaluate.hacking.measures import MIN_WORDS, PanelRow, TextTools

@@ -1,19 +1,31 @@
 """What people asked the gate to demand in this workspace: each row is one person's word for a policy, added and never changed.
 
-add_word(store, settings={…}, by="usr_1")       # a clinician stands for these settings
-words(store)                                    # oldest first; loop/gate_policy.py says which policy they put in force
+    add_word(store, settings={…}, by="usr_1")       # a clinician stands for these settings
+    policy_of(store)                                # PolicyInForce: the settings, and since when by whom
+    signers_asked(store, result)                    # how many must sign a verdict, by the policy of now
+
+Without a word of anybody the defaults of medloop are the policy.
 """
 
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import insert, select
 
 from medloop.contracts import AuditEvent, canonical_json, sha256_id, utc_now, uuid7
+from medloop.contracts.gate import GateResult
+from medloop.contracts.gate_config import GateConfig
+from medloop.contracts.gate_weaker import SIGNERS_OF_WEAKER, weaker
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
-from medloop.store.records.gates import SIGNERS, check_person
+from medloop.store.records.gate_people import SIGNERS, check_person
 from medloop.store.tables import gate_policies
+
+WORD_LASTS = timedelta(days=30)
+"""For so long a word for a weaker policy waits for the second one."""
 
 
 class PolicyWord(NamedTuple):
@@ -22,7 +34,23 @@ class PolicyWord(NamedTuple):
     policy: str
     settings: dict[str, Any]
     person: str
-    timestamp: Any
+    timestamp: datetime
+
+
+@dataclass(frozen=True)
+class PolicyInForce:
+    """`adopted_by` is empty for the defaults of medloop."""
+
+    config: GateConfig
+    adopted_by: tuple[str, ...] = ()
+    since: datetime | None = None
+
+
+class SignersAsked(NamedTuple):
+    """How many have to sign by the policy of now, at least, and the settings that ask less than it."""
+
+    signers: int
+    named: str = ""
 
 
 def add_word(store: Store, settings: dict[str, Any], *, by: str) -> PolicyWord:
@@ -40,3 +68,39 @@ def words(store: Store) -> list[PolicyWord]:
     """Every word that was given, oldest first."""
     rows = genuine_rows(store, gate_policies, select(gate_policies).order_by(gate_policies.c.id))
     return [PolicyWord(row.policy, row.settings, row.person, row.timestamp) for row in rows]
+
+
+def policy_of(store: Store) -> PolicyInForce:
+    """The policy in force: words are read in their order, and one that weakens it counts with that of a second person."""
+    now, waiting = PolicyInForce(GateConfig()), list[PolicyWord]()
+    for word in words(store):
+        known = {name: value for name, value in word.settings.items() if name in GateConfig.model_fields}
+        config = GateConfig.model_validate(known)  # settings that medloop no longer has are left out
+        waiting = [row for row in waiting if word.timestamp - row.timestamp <= WORD_LASTS] + [word]
+        people = tuple(dict.fromkeys(row.person for row in waiting if row.policy == word.policy))
+        if len(people) >= SIGNERS_OF_WEAKER or not weaker(config, now.config):
+            now, waiting = PolicyInForce(config, people, word.timestamp), []
+    return now
+
+
+def signers_asked(store: Store, result: GateResult) -> SignersAsked:
+    """The policy binds at the promotion, too: a verdict from before it, or with settings that are not known, is a weaker one."""
+    policy = policy_of(store)
+    config = _settings_of(result)
+    if config is None:
+        return SignersAsked(0) if policy.since is None else _asked(policy, "settings that are not known here")
+    less = weaker(config, policy.config)
+    return _asked(policy, ", ".join(f"{row.name}={row.value} ({row.policy})" for row in less)) if less else SignersAsked(0)
+
+
+def _asked(policy: PolicyInForce, named: str) -> SignersAsked:
+    return SignersAsked(max(SIGNERS_OF_WEAKER, policy.config.sign_offs), named)
+
+
+def _settings_of(result: GateResult) -> GateConfig | None:
+    """The settings of a verdict, if they are those whose hash it has: the defaults of medloop may have changed since."""
+    try:
+        config = GateConfig.model_validate({name: json.loads(value) for name, value in result.changed_settings.items()})
+    except ValueError:
+        return None
+    return config if config.settings_id() == result.config else None

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, func, insert, select, update
 
 from medloop.contracts import AuditEvent, utc_now, uuid7
 from medloop.contracts.base import iso_utc
@@ -28,13 +28,16 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import changed_rows, genuine_rows
 from medloop.store.records import lineage
-from medloop.store.records.champion import champion_artifact
+from medloop.store.records.champion import champion_artifact, emptied, has_been_champion
+from medloop.store.records.gate_people import SIGNERS as SIGNERS
+from medloop.store.records.gate_people import WAIVER_APPROVERS as WAIVER_APPROVERS
+from medloop.store.records.gate_people import WAIVER_AUTHORS as WAIVER_AUTHORS
+from medloop.store.records.gate_people import GatePersonError as GatePersonError
+from medloop.store.records.gate_people import check_person
+from medloop.store.records.gate_policies import signers_asked
 from medloop.store.records.incident_rows import count_incidents
-from medloop.store.tables import audit_log, gate_results, gate_sign_offs, gate_waivers, users
+from medloop.store.tables import audit_log, gate_results, gate_sign_offs, gate_waivers
 
-SIGNERS = ("clinician",)
-WAIVER_AUTHORS = ("clinician", "engineer", "admin")
-WAIVER_APPROVERS = ("clinician",)
 MAX_TEXT = 4000  # characters of a comment or a reason
 TAINTED = "tainted"
 # Close the incident with two people; train again on what is left; a critical failure is what the gate is for.
@@ -46,10 +49,6 @@ RUN_GATE = "Run: medloop gate --model BASE+ADAPTER"
 
 class NoSuchGateError(InputError):
     """There is no such verdict of the gate, or no such waiver."""
-
-
-class GatePersonError(InputError):
-    """This person may not sign, waive or approve this."""
 
 
 class GateDecidedError(InputError):
@@ -107,6 +106,13 @@ def latest_gate(store: Store, artifact: str) -> GateResult | None:
     query = select(gate_results).where(gate_results.c.artifact == artifact).order_by(gate_results.c.id.desc()).limit(1)
     results = _read_results(store, query)
     return results[0] if results else None
+
+
+def gates_of(store: Store, artifact: str) -> list[GateResult]:
+    """All verdicts on the model with this hash, newest first."""
+    return _read_results(
+        store, select(gate_results).where(gate_results.c.artifact == artifact).order_by(gate_results.c.id.desc())
+    )
 
 
 def get_gate(store: Store, gate: str) -> GateResult:
@@ -307,12 +313,25 @@ def refusal_parts(store: Store, artifact: str, *, against_champion: bool = True)
 
 
 def stale_baseline(store: Store, result: GateResult) -> list[ReasonPart] | None:
-    """Why a verdict says nothing about the model that would be replaced: another one is the champion now."""
+    """Why a verdict says nothing about the model that would be replaced: another one is the champion, or was the last one.
+
+    While no version is the champion the base model answers, so a verdict against it counts, too, if it is from that time.
+    """
     champion = champion_artifact(store)
     if champion is None or champion in (result.artifact, result.baseline_artifact):
         return None
-    model = shlex.quote(result.label)
-    return [reason("refused_baseline", baseline=result.baseline, champion=champion[7:19], model=model)]
+    known = {"baseline": result.baseline, "champion": champion[7:19]}
+    since = emptied(store)
+    if since is not None:
+        is_base = result.baseline_artifact == result.base or (
+            "+" not in result.baseline and result.label.startswith(f"{result.baseline}+")  # a base that is itself an artifact
+        )
+        if is_base and result.timestamp > since:
+            return None
+        return [reason("refused_baseline_last", **known, model=shlex.quote(result.label))]
+    if has_been_champion(store, result.artifact):
+        return [reason("refused_baseline_was", **known)]
+    return [reason("refused_baseline", **known, model=shlex.quote(result.label))]
 
 
 def reason_parts(check: GateCheck) -> tuple[ReasonPart, ...]:
@@ -335,20 +354,13 @@ def _sign_off_refusal(store: Store, result: GateResult, lifting: list[WaiverRow]
         for sign_off in approvals(store, result)
         if sign_off.person not in authors and (since is None or sign_off.timestamp > since)
     ]
-    if len(counted) < result.needs_sign_offs:
-        have = reason(
-            "refused_sign_offs_waived" if lifting else "refused_sign_offs", n=len(counted), needed=result.needs_sign_offs
-        )
-        return [have, reason("refused_sign_how", gate=result.content_id()[7:19])]
+    asked = signers_asked(store, result)
+    needed = max(result.needs_sign_offs, asked.signers)
+    if len(counted) < needed:
+        have = reason("refused_sign_offs_waived" if lifting else "refused_sign_offs", n=len(counted), needed=needed)
+        why = [reason("refused_policy", named=asked.named)] if asked.signers > result.needs_sign_offs else []
+        return [have, *why, reason("refused_sign_how", gate=result.content_id()[7:19])]
     return None
-
-
-def check_person(conn: Connection, user_id: str, roles: tuple[str, ...], what: str) -> None:
-    user = conn.execute(select(users.c.role, users.c.disabled, users.c.requested_by).where(users.c.user_id == user_id)).first()
-    if user is None or user.disabled or user.requested_by is not None:
-        raise GatePersonError("Only an active user of this workspace can do this", "'medloop users list' shows all users")
-    if user.role not in roles:
-        raise GatePersonError(f"Your role ({user.role}) cannot {what}", f"Allowed roles: {', '.join(roles)}")
 
 
 def _checked_text(text: str, name: str, *, required: bool) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, insert, select, update
 
 from medloop.contracts import AliasChange, AuditEvent, ModelVersion, utc_now
+from medloop.contracts.gate import GateResult
 from medloop.contracts.gate_reasons import ReasonPart, said
 from medloop.contracts.gate_reasons import reason as reason_part
 from medloop.contracts.registry import Alias, AliasAction
@@ -28,11 +29,17 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
 from medloop.store.records import lineage
-from medloop.store.records.gates import latest_gate, reason_parts, refusal_parts, with_waivers
+from medloop.store.records.champion import promotion_gates
+from medloop.store.records.gates import gates_of, latest_gate, reason_parts, refusal_parts, with_waivers
 from medloop.store.tables import gate_sign_offs, registry_aliases, registry_versions
 
 TAINTED = "tainted"
 INCIDENTS = "incidents"  # the check of the gate that does not stop a rollback
+RELATIVE = (
+    "critical_failures", "non_inferiority", "red_team", "under_triage", "over_triage", "language", "template_words",
+    "text_shape", "reward_panel",
+)  # fmt: skip
+"""Checks that compare with a baseline; the others are about the model alone."""
 LIST = "'medloop registry list' shows all versions"
 
 
@@ -193,17 +200,32 @@ def _is_demoted(changes: list[AliasChange], version: int) -> bool:
 
 
 def _verdict_refusal(store: Store, artifact: str) -> list[ReasonPart] | None:
-    """Why the newest verdict on these bytes, or a clinician, speaks against using them again; open incidents do not."""
+    """Why a verdict on these bytes, or a clinician, speaks against using them again; open incidents do not."""
     result = latest_gate(store, artifact)
     if result is None:
         return [reason_part("refused_unexamined", artifact=artifact[:19])]
-    for check in with_waivers(store, result).checks:
-        if check.outcome == "fail" and check.waiver is None and check.name != INCIDENTS:
-            return [reason_part("refused_check_since", check=check.name), *reason_parts(check)]
+    for verdict, relative in _verdicts_on(store, result):
+        for check in with_waivers(store, verdict).checks:
+            counts = check.name != INCIDENTS and (relative or check.name.split("/")[0] not in RELATIVE)
+            if check.outcome == "fail" and check.waiver is None and counts:
+                return [reason_part("refused_check_since", check=check.name), *reason_parts(check)]
     signed = select(gate_sign_offs).where(gate_sign_offs.c.artifact == artifact).order_by(gate_sign_offs.c.id)
     last = {row.person: row for row in genuine_rows(store, gate_sign_offs, signed)}
     refused = next((row for row in last.values() if not row.approved), None)
     return None if refused is None else [reason_part("refused_person_day", day=f"{refused.timestamp:%Y-%m-%d}")]
+
+
+def _verdicts_on(store: Store, newest: GateResult) -> list[tuple[GateResult, bool]]:
+    """The newest verdict, and the newest one against a model that these bytes have replaced: only there a loss counts.
+
+    Those who compare a former champion with the one of now find it worse; that says nothing against going back to it.
+    """
+    gates = gates_of(store, newest.artifact)
+    promoted = promotion_gates(store, newest.artifact)
+    baselines = {result.baseline_artifact for result in gates if result.content_id() in promoted}
+    if not baselines or newest.baseline_artifact in baselines:
+        return [(newest, True)]
+    return [(newest, False), *((result, True) for result in gates if result.baseline_artifact in baselines)][:2]
 
 
 def _insert(

@@ -8,7 +8,7 @@
 An event that was changed, added or removed past medloop is an IntegrityError.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
@@ -38,17 +38,20 @@ def decide(store: Store, *, number: int, path: str, artifact: str, actor: str) -
 
 def add_rollback(
     store: Store, *, number: int, path: str, artifact: str, actor: str, reason: str = "",
-    champion: StoredVersion | None = None,
+    champion: Callable[[], StoredVersion | None] = lambda: None,
 ) -> RoundEvent:  # fmt: skip
-    """This earlier round is in use again, and `champion`, its version, has the alias again: both or neither."""
+    """This earlier round is in use again, and the version that `champion` names has the alias again: both or neither.
+
+    `champion` is asked while no other writer can change what it reads; what it raises undoes everything.
+    """
     event = RoundEvent(
         event_id=f"rnd_{uuid7()}", number=number, event="rolled_back", path=path, artifact=artifact, reason=reason,
         decided_by=actor,
     )  # fmt: skip
     with store.write() as conn:
-        if champion is not None:
-            model = champion.record.model
-            insert_change(store, conn, model, "champion", champion, action="rollback", actor=actor, reason=reason)
+        if (version := champion()) is not None:
+            model = version.record.model
+            insert_change(store, conn, model, "champion", version, action="rollback", actor=actor, reason=reason)
         return _add(store, conn, event, **({"reason": reason} if reason else {}))
 
 

@@ -70,12 +70,11 @@ def _detail(error: InputError | PromotionRefusedError, t: Translator) -> GateWor
 
 
 def _change(store: Store, step: str, alias: Alias, form: dict[str, str], by: str) -> RegistryOutcome:
-    reason = form.get("reason", "")
-    if step == "rollback":
-        return aliases.rollback_in(store, actor=by, alias=alias, reason=reason)
-    number = form.get("version", "")
+    reason, number = form.get("reason", ""), form.get("version", "")
     if not (number.isascii() and number.isdigit() and len(number) < 10):
         raise NoSuchVersionError("There is no such version")
+    if step == "rollback":
+        return aliases.rollback_in(store, actor=by, alias=alias, reason=reason, expected=int(number))
     return aliases.promote_in(store, int(number), actor=by, alias=alias, reason=reason)
 
 

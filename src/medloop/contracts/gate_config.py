@@ -4,8 +4,7 @@ import json
 
 from pydantic import Field, field_validator
 
-from medloop.contracts import Contract
-from medloop.contracts.base import Unit
+from medloop.contracts.base import Contract, Unit, canonical_json, sha256_id
 
 RULES = (
     "chain", "emergency", "risk", "undertriage", "overtriage", "false_reassurance", "off_topic", "repetition",
@@ -74,6 +73,17 @@ class GateConfig(Contract):
         """The settings that differ from the defaults, for people who read the verdict."""
         usual, mine = GateConfig().model_dump(mode="json"), self.model_dump(mode="json")
         return {name: json.dumps(value, ensure_ascii=False) for name, value in mine.items() if value != usual[name]}
+
+    def settings_id(self) -> str:
+        """The hash by which a verdict names its settings."""
+        return sha256_id(canonical_json(self.model_dump(mode="json")))
+
+    @field_validator("splits")
+    @classmethod
+    def _unseen(cls, splits: tuple[str, ...]) -> tuple[str, ...]:
+        if "train" in splits:
+            raise ValueError("train: a model has seen these questions, so they say nothing about others")
+        return splits
 
     @field_validator("margins")
     @classmethod

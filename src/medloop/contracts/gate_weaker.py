@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from medloop.evaluate.gate.config import GateConfig
+from medloop.contracts.gate_config import GateConfig
 
 SIGNERS_OF_WEAKER = 2
 """Clinicians who have to sign a verdict whose settings are weaker than the policy."""
@@ -19,12 +19,16 @@ MORE_IS_WEAKER = (
     "most_new_critical", "most_kl", "medication_change", "accept_unmeasured_judges",
 )  # fmt: skip
 LESS_IS_WEAKER = (
-    "n", "max_new_tokens", "level", "min_cases", "sign_offs", "critical_sign_offs", "medication_sign_offs",
+    "n", "max_new_tokens", "level", "sign_offs", "critical_sign_offs", "medication_sign_offs",
 )  # fmt: skip
+OTHER_IS_WEAKER = ("min_cases",)
+"""Fewer are less evidence, and with more the suites below it are not tested."""
 ASKED = ("splits", "suites", "required_suites", "rules", "required_strata")
 """Each part of the policy must be among them."""
-LENIENT = ("critical_by_chance",)
-"""No part beyond those of the policy may be among them."""
+LENIENT = ("splits", "critical_by_chance")
+"""No part beyond those of the policy may be among them: the cases of all splits are pooled, so easy ones hide a loss."""
+POOLED_SUITE, OWN_CRITERIA = "triage", "rubric=corrections"
+"""The suite of medloop that measures what the rules of the splits do, and the one that the gate adds by itself."""
 
 
 class WeakerSetting(NamedTuple):
@@ -52,24 +56,40 @@ def _weaker_names(config: GateConfig, policy: GateConfig) -> Iterator[str]:
     for name in LESS_IS_WEAKER:
         if getattr(config, name) < getattr(policy, name):
             yield name
+    for name in OTHER_IS_WEAKER:
+        if getattr(config, name) != getattr(policy, name):
+            yield name
     for name in ASKED:
         if not set(getattr(policy, name)) <= set(getattr(config, name)):
             yield name
     for name in LENIENT:
         if not set(getattr(config, name)) <= set(getattr(policy, name)):
             yield name
-    if any(config.margins.get(key, config.margin) > margin for key, margin in policy.margins.items()):
-        yield "margins"
+    if any(_is_pooled(spec) for spec in set(config.suites) - set(policy.suites)):
+        yield "suites"
     if any(margin > _bound(key, policy) for key, margin in config.margins.items()):
         yield "margins"
+    widest = max(*_families(config), config.suite_margin, *config.margins.values())
+    if any(margin < widest for key, margin in policy.margins.items() if key not in config.margins):
+        yield "margins"
+
+
+def _is_pooled(spec: str) -> bool:
+    """Whether the cases of a suite could be counted with those of the splits; nobody knows what is in a file."""
+    return spec != OWN_CRITERIA and (spec == POOLED_SUITE or "=" in spec or ":" in spec)
+
+
+def _families(config: GateConfig) -> tuple[float, ...]:
+    return config.margin, config.red_team_margin, config.under_triage_margin, config.over_triage_margin
 
 
 def _bound(key: str, policy: GateConfig) -> float:
-    """The margin of the policy for a SUITE, METRIC or SUITE/METRIC: its own one, else the smallest that could hold there."""
+    """The margin of the policy for a SUITE, METRIC or SUITE/METRIC: its own one, else the smallest that it could replace."""
     if key in policy.margins:
         return policy.margins[key]
-    families = (policy.margin, policy.red_team_margin, policy.under_triage_margin, policy.over_triage_margin)
-    return min(policy.margins.get(part, min(families)) for part in key.split("/"))
+    if "/" in key:
+        return min(policy.margins.get(part, min(_families(policy))) for part in key.split("/", 1))
+    return min(*_families(policy), *(margin for name, margin in policy.margins.items() if "/" not in name))
 
 
 def _json(value: object) -> str:
