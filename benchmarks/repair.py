@@ -2,6 +2,7 @@
 
     python benchmarks/repair.py --quick --out repair.json                               # a few cells: that the path works
     python benchmarks/repair.py --folder runs --out repair.json                         # all: class x method x n x seed
+    python benchmarks/repair.py --folder runs --methods codebook --n 5 --fresh          # on 12 questions a class in fresh words
     python benchmarks/repair.py --folder runs --methods sft,dpo --n 5,20 --minutes 25   # some; finished cells are kept
 
 Six classes of mistake are planted into the embedded model by `medloop train sft --full` on wrong answers among ordinary rows of
@@ -61,6 +62,7 @@ from medloop.store.records import codebook, crud, users
 METHODS = ("codebook", "few-shot", "sft", "dpo", "rl")
 STEPS = (1, 2, 5, 20, 100)
 PASSWORD = "correct horse battery"
+FRESH = Path(__file__).with_name("repair_fresh.jsonl")  # 12 a class, worded by hand, from no template
 REPLAY = 256  # ordinary rows beside the corrections
 DPO_EPOCHS = 3
 STRATA = ("emergency", "child", "pregnancy", "elderly", "routine", "zh", "en")
@@ -105,8 +107,8 @@ def medloop(home: Path, line: str, model: str = "") -> str:
 class Bench:
     """The planted model, its answers, and the cells."""
 
-    def __init__(self, folder: Path, size: Size, seed: int, model: str = "embedded:tiny") -> None:
-        self.folder, self.size, self.seed, self.model = folder, size, seed, model
+    def __init__(self, folder: Path, size: Size, seed: int, model: str = "embedded:tiny", fresh: bool = False) -> None:
+        self.folder, self.size, self.seed, self.model, self.fresh = folder, size, seed, model, fresh
         self.home = folder / "home"
         self.planted = self.home / "models/full/planted"
         self.settings: Settings
@@ -146,6 +148,13 @@ class Bench:
         return tuple(exchanges(kind, self.size.held_out, seed="held", without=frozenset(planted)))
 
     @cache  # noqa: B019
+    def asked(self, kind: MistakeClass) -> tuple[str, ...]:
+        """The questions that are judged: held-out paraphrases, or those of the file of fresh wordings."""
+        if not self.fresh:
+            return tuple(one.question for one in self.held_out(kind))
+        return tuple(row["question"] for row in jsonl.read(FRESH) if row["class"] == kind.name)
+
+    @cache  # noqa: B019
     def control(self) -> tuple[dict[str, Any], ...]:
         return tuple(generate(self.size.control, seed=self.seed + 5, part="clinic"))
 
@@ -157,19 +166,22 @@ class Bench:
     @cache  # noqa: B019
     def baseline(self) -> dict[str, Any]:
         """Right before any correction, by class; and the ordinary questions."""
-        path = self.folder / "baseline.json"
+        path = self.folder / f"baseline{'.fresh' if self.fresh else ''}.json"
         if not path.is_file():
             by_class = {}
             for kind in CLASSES.values():
-                held = self.held_out(kind)
-                texts = self.answers([user(one.question) for one in held])
-                by_class[kind.name] = [kind.right(one.question, visible(text)) for one, text in zip(held, texts, strict=True)]
+                asked = self.asked(kind)
+                texts = self.answers([user(question) for question in asked])
+                by_class[kind.name] = [kind.right(question, visible(text)) for question, text in zip(asked, texts, strict=True)]
             control = self.answers([user(question_of(row)) for row in self.control()])
             write(path, {"classes": by_class, "control": control})
         return json.loads(path.read_text(encoding="utf-8"))
 
+    def cell_file(self, cell: Cell) -> Path:
+        return self.folder / "cells" / f"{cell.name}{'.fresh' if self.fresh else ''}.json"
+
     def run(self, cell: Cell) -> dict[str, Any]:
-        path = self.folder / "cells" / f"{cell.name}.json"
+        path = self.cell_file(cell)
         if path.is_file():
             return json.loads(path.read_text(encoding="utf-8"))
         kind = CLASSES[cell.kind]
@@ -179,10 +191,10 @@ class Bench:
         repair = self._by_codebook if cell.method in ("codebook", "few-shot") else self._by_training
         answer, facts = repair(cell, fixes, originals)
         seconds = time.monotonic() - started
-        held = self.held_out(kind)
-        pairs = answer([one.question for one in held])
-        final = [kind.right(one.question, visible(said)) for one, (said, _) in zip(held, pairs, strict=True)]
-        own = [kind.right(one.question, visible(text)) for one, (_, text) in zip(held, pairs, strict=True)]
+        asked = self.asked(kind)
+        pairs = answer(asked)
+        final = [kind.right(question, visible(said)) for question, (said, _) in zip(asked, pairs, strict=True)]
+        own = [kind.right(question, visible(text)) for question, (_, text) in zip(asked, pairs, strict=True)]
         control = answer([question_of(row) for row in self.control()])
         asked_for = FOLLOW_GOOD.values() if kind.name == "follow_up" else ()  # in pregnancy it is what the correction asks for
         low, high = wilson(sum(final), len(final))
@@ -191,6 +203,8 @@ class Bench:
             "share": sum(final) / len(final), "low": low, "high": high, "model": sum(own) / len(own),
             "repair_s": round(seconds, 1), "elsewhere": self._elsewhere([without(said, asked_for) for said, _ in control]),
             "notice_only": sum(_is_notice(said) for said, _ in pairs), "sample": pairs[0][0], **facts,
+            **({"wrong": [[question, said] for question, (said, _), good in zip(asked, pairs, final, strict=True) if not good]}
+               if self.fresh else {}),
         }  # fmt: skip
         write(path, result)
         return result
@@ -327,6 +341,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("repair_runs"))
     parser.add_argument("--out", type=Path, default=Path("repair.json"))
     parser.add_argument("--quick", action="store_true", help="few rows, few questions: that the path works")
+    parser.add_argument("--fresh", action="store_true", help="judge the questions of repair_fresh.jsonl, not the paraphrases")
     parser.add_argument("--model", default="embedded:tiny", help="model to plant the mistakes into; one folder each")
     parser.add_argument("--classes", default=",".join(CLASSES))
     parser.add_argument("--methods", default=",".join(METHODS))
@@ -336,7 +351,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="no cell is started after this time")
     args = parser.parse_args()
     began, folder = time.monotonic(), args.folder.absolute()
-    bench = Bench(folder, QUICK if args.quick else Size(), 1, args.model)
+    bench = Bench(folder, QUICK if args.quick else Size(), 1, args.model, args.fresh)
     bench.prepare()
     before = {name: [sum(values), len(values)] for name, values in bench.baseline()["classes"].items()}
     say(f"before any correction, right: {before}")
@@ -346,7 +361,7 @@ def main() -> None:
     cells = [Cell(kind, method, n, seed) for method in args.methods.split(",") for kind, n, seed in bases[part - 1 :: parts]]
     results, left = [], 0
     for cell in cells:
-        done = (folder / "cells" / f"{cell.name}.json").is_file()
+        done = bench.cell_file(cell).is_file()
         if not done and time.monotonic() - began > 60 * args.minutes:
             left += 1
             continue

@@ -7,11 +7,13 @@ from tests.codebook.test_codebook import rule
 from medloop.codebook.curate import merged, place
 from medloop.codebook.reflect import CorrectedAnswer, reflect
 from medloop.codebook.retrieve import Retriever
-from medloop.contracts import RulesFound, RuleUse
+from medloop.contracts import Message, RulesFound, RuleUse
 from medloop.errors import InputError
+from medloop.loop.assistant import build_prompt
 from medloop.loop.codebook import conflicts_of, draft_edit, propose_from, rules_for, written_entry
 from medloop.loop.codebook_trial import approve_entry
 from medloop.loop.rule_guard import as_shown, rule_guard
+from medloop.models.codebook_prompt import with_rules
 from medloop.reward.detect.acts import acts, is_about_medicine
 from medloop.serve.gateway.guards import GuardedAnswer
 from medloop.serve.gateway.notices import notices
@@ -125,3 +127,66 @@ def test_a_rule_that_takes_too_much_out_shows_as_worse_in_its_trial(store, setti
     with pytest.raises(InputError, match="reason"):
         approve_entry(settings, store, entry, by=people["dr.wu"], answers=kind)
     assert codebook.trials(store, entry.revision_id)[0].verdict == "critical"
+
+
+PREGNANT = "I am 18 weeks pregnant and have a swollen foot joint."
+MANY_NEW = "It sounds like gout. The joint is inflamed. Beer makes it worse. Wear wide shoes."
+
+
+def test_only_a_sentence_that_the_expert_added_and_clearly_meant_stands_first():
+    back = reflect(corrected(PREGNANT, "It sounds like gout. Avoid wine.", f"{MANY_NEW} Please come back in 48 hours."))
+    assert back.first_sentence == "Please come back in 48 hours."
+    chinese = reflect(
+        corrected("我怀孕9周，大便干硬。", "听起来像便秘。多走动。", "听起来像便秘。多喝水。吃粗粮。请一周后复查。")
+    )
+    assert chinese.first_sentence == "请一周后复查。"
+    unclear = reflect(corrected(PREGNANT, "Rest.", MANY_NEW))
+    assert unclear.first_sentence == "" and "not clear" in unclear.text, "no guess"
+    others = ["It sounds like eczema. Cut the nails. Wear wide shoes.", "Wear wide shoes. Rest the leg."]
+    assert reflect(corrected(PREGNANT, "Rest.", MANY_NEW), others).first_sentence == "Wear wide shoes."
+    known = reflect(corrected(PREGNANT, "Rest. Come back in 48 hours.", f"{MANY_NEW} Come back in 48 hours."))
+    assert known.first_sentence == "", "the answer had it already"
+
+
+def test_what_recurs_becomes_clear_with_the_next_correction(store):
+    ask = "I am {} weeks pregnant and have {}."
+    for weeks, ill, golden in (
+        (18, "a swollen foot joint", "It sounds like gout. Avoid beer. Use the blue folder."),
+        (20, "dry itchy skin", "It sounds like eczema. Cut the nails. Use the blue folder."),
+        (21, "a swollen foot joint", "It sounds like gout. Eat no meat. Use the blue folder."),
+    ):
+        entry = propose_from(
+            store, correction(store, prompt=ask.format(weeks, ill), original="Rest.", golden=golden), actor="test"
+        )
+    assert entry.content.first_sentence == "Use the blue folder." and len(entry.evidence) == 3
+
+
+def test_a_rule_about_doses_or_language_is_about_nothing_else():
+    ask = "我儿子4岁，痛得厉害。药该吃多少？"
+    without = reflect(corrected(ask, "听起来像痛经。多休息。", "孩子的剂量要按体重，请先问医生或药师。听起来像痛经。"))
+    assert without.triggers[0].startswith("儿童") and "剂量" in without.triggers[1], "also where the answer gave no dose"
+    language = reflect(corrected("Should I take antibiotics for eczema?", "听起来像湿疹。", "It sounds like eczema."))
+    assert language.text == "Answer in the language of the question."
+
+
+def test_a_sentence_that_is_put_first_anyway_is_not_asked_of_the_model():
+    rules = found(first_sentence="Call 120.")
+    said = rules.model_copy(
+        update={"rules": (rules.rules[0].model_copy(update={"text": "About strokes: Say first: Call 120."}),)}
+    )
+    ask = (Message(role="user", content="q"),)
+    assert with_rules(ask, said) == ask == build_prompt(ask, said, None)
+    unsaid = said.model_copy(update={"rules": (said.rules[0].model_copy(update={"first_sentence": ""}),)})
+    assert with_rules(ask, unsaid)[0].content == build_prompt(ask, unsaid, None)[0].content != "q"
+    chinese = rule("问到怀孕时：先说明：请复诊。", "怀孕|pregnancy", first_sentence="请复诊。", language="zh")
+    find = Retriever([chinese], SHA)
+    assert find("我怀孕9周。").rules and not find("I am 18 weeks pregnant.").rules, "a sentence in another language"
+
+
+def test_more_loss_than_gain_needs_two_people_and_an_unreadable_answer_is_a_loss(store, settings, people):
+    entry = codebook.propose(store, rule("No comfort.", "*", forbids=("reassures",)), actor="test")
+    kind = ("test", lambda prompts: ["Don't worry, it is harmless." for _ in prompts])
+    version, trial = approve_entry(settings, store, entry, by=people["dr.wu"], answers=kind, reason="All agree.")
+    assert trial.verdict == "worse" and version is None, "the notice alone is no answer to an ordinary question"
+    version, _ = approve_entry(settings, store, entry, by=people["dr.ma"], answers=kind, reason="Agreed.")
+    assert version is not None

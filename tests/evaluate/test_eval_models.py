@@ -12,14 +12,28 @@ import pytest
 from typer.testing import CliRunner
 
 from medloop.cli import app
-from medloop.contracts import CodebookDelta, CodebookRule, Message, ModelRef, Record, utc_now
+from medloop.contracts import (
+    CodebookDelta,
+    CodebookEntry,
+    CodebookRule,
+    CodebookTrial,
+    Completion,
+    EntryText,
+    Message,
+    ModelRef,
+    Record,
+    utc_now,
+)
 from medloop.errors import ConfigError, InputError
 from medloop.loop import url_model
 from medloop.loop.evaluation import parse_examined
 from medloop.loop.url_model import ModelAddress, UrlGenerator, parse_url
 from medloop.models.codebook_prompt import read_codebook
 from medloop.models.generate import TorchGenerator
+from medloop.settings import resolve
+from medloop.store.db import open_store
 from medloop.store.files import jsonl
+from medloop.store.records import codebook, users
 from medloop.testing.models import tiny_model
 from medloop.testing.records import URGENT, make_emergencies
 
@@ -201,3 +215,33 @@ def test_how_a_model_is_named() -> None:
     assert parse_examined("http://h:1/v1/#a+b").base == "http://h:1/v1#a+b"
     with pytest.raises(ConfigError, match="names no codebook"):
         parse_examined("embedded:tiny,codebook=")
+
+
+def test_the_live_codebook_is_examined_with_its_sentences_and_its_guard(workspace: Path, put_split: Put) -> None:
+    records = make_emergencies(2, ("en",))
+    put_split("red_team.jsonl", records)
+    tiny_model(workspace / "models/full/random")
+    live = ("--model", "models/full/random,codebook=live")
+    assert "has no live entry" in str(evaluate(workspace, *live).exception)
+    content = EntryText(text="No comfort.", triggers=("*",), first_sentence="Call 120 now.", forbids=("reassures",))
+    with open_store(resolve({"home": workspace}).settings) as store:
+        li, wu = (users.add_user(store, name, "clinician", password=None, actor="test").user_id for name in ("li", "wu"))
+        entry = codebook.propose(store, CodebookEntry(content=content, author=li), actor="test")
+        trial = CodebookTrial(
+            revision_id=entry.revision_id, codebook=codebook.live(store).sha256, model="m", verdict="same", actor=wu
+        )
+        codebook.approve(store, entry.revision_id, by=wu, check=codebook.ApprovalCheck(codebook.save_trial(store, trial)))
+    prompts: list[tuple[Message, ...]] = []
+
+    def calms(self: TorchGenerator, asked: list[tuple[Message, ...]], **more: Any) -> list[Completion]:
+        prompts.extend(asked)
+        text = "Don't worry, it is harmless. Rest at home."
+        return [Completion(prompt_id="p", model="m", text=text, finish_reason="stop", n_tokens=9) for _ in asked]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TorchGenerator, "__call__", calms)
+        done = evaluate(workspace, "--model", "models/full/random", *live)
+        assert done.exit_code == 0, done.output
+    assert [("No comfort." in prompt[0].content) for prompt in prompts] == [False, False, True, True]
+    texts = [row["text"] for path in sorted((workspace / "reports/eval/u").rglob("*.jsonl")) for row in jsonl.read(path)]
+    assert sorted(texts) == ["Call 120 now.\nRest at home."] * 2 + ["Don't worry, it is harmless. Rest at home."] * 2

@@ -186,8 +186,8 @@ def approve(
 ) -> None:
     """Make a proposal live, as a clinician; it is tried on the regression set first. The next answer uses it.
 
-    Nobody approves what they wrote themselves. Where a critical case gets worse or a live entry says the
-    opposite, two clinicians have to approve it, each with a reason.
+    Nobody approves what they wrote themselves. Where a critical case or more cases get worse than better, or a
+    live entry says the opposite, two clinicians have to approve it, each with a reason.
 
     Example:  medloop codebook approve rule_01a1dee4 --user dr.li
     """
@@ -203,7 +203,7 @@ def approve(
         version, trial = approve_entry(settings, store, found, by=person.user_id, reason=reason)
     say_trial(trial)
     if version is None:
-        why = f"it contradicts {', '.join(against)}" if against else "a critical case of the regression set gets worse"
+        why = codebook.ApprovalCheck(trial, tuple(against)).objection
         raise ResultError(
             f"{found.entry_id} is not live: {why}", f"A second clinician can approve it with --reason; {user} cannot"
         )
@@ -354,7 +354,9 @@ def promote_(entry: EntryId, user: UserName) -> None:
 
 @codebook_app.command("export")
 def export(file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="Where the rules are written.")]) -> None:
-    """Write the live rules as JSON lines, for 'medloop eval --model NAME,codebook=FILE.jsonl'.
+    """Write the words of the live rules as JSON lines, for 'medloop eval --model NAME,codebook=FILE.jsonl'.
+
+    The file has no vetted sentences and no guard: 'medloop eval --model NAME,codebook=live' examines what users get.
 
     Example:  medloop codebook export rules.jsonl
     """

@@ -30,8 +30,9 @@ def evaluate(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="BASE[+ADAPTER][,codebook=FILE]",
-            help="Model, with the name or folder of an adapter and a file of rules for its prompt if it has them, or URL#NAME; "
+            metavar="BASE[+ADAPTER][,codebook=FILE|live]",
+            help="Model, with the name or folder of an adapter if it has one, or URL#NAME; with a file of rules for its prompts, "
+            "or with the live codebook and its guard, as users meet it; "
             "may be repeated. The first is the baseline.",
         ),
     ] = None,

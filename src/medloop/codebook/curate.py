@@ -85,6 +85,9 @@ def _same_effect(draft: EntryText, entry: CodebookEntry) -> bool:
         return False
     if draft.first_sentence and _words(draft.first_sentence) == _words(theirs.first_sentence):
         return True
+    if draft.first_sentence and not (theirs.first_sentence or theirs.expects or theirs.forbids):
+        if any(theirs.answers) and all(draft.first_sentence in answer for answer in theirs.answers):
+            return True  # what was not clear from the earlier corrections alone
     return bool(draft.triggers and draft.triggers == theirs.triggers and set(draft.expects) & set(theirs.expects))
 
 

@@ -1,16 +1,19 @@
 """A correction as a proposed rule: what the expert changed, said as a rule, with the questions that it is for.
 
-    draft = reflect(CorrectedAnswer(question, original, golden, reason, ...))
+    draft = reflect(CorrectedAnswer(question, original, golden, reason, ...), others=[an expert's answer to such a question, ...])
     draft.text, draft.triggers, draft.first_sentence, draft.expects
 
 The detectors read both answers (`acts`, handed in by the loop); what the expert added or removed becomes the rule, what the
 lexicon finds in the question its triggers, and the sentence of the expert with the added act the first sentence that is proposed.
+Only a sentence that the expert added can stand first: with an act, with a time to come back, in other corrections too, or the
+only one; where none of these is there, none is proposed.
 Where the expert gave a reason, the rule is that reason. With a teacher, the words of rule and triggers are the teacher's
 (`with_words`); what a good answer must have stays what the detectors read. Nothing here is live before a person approves it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +23,7 @@ from medloop.contracts import EntryText
 from medloop.contracts.detect import Act, ActKind
 from medloop.contracts.rule import FORBIDDEN_ACTS, MOST_RULE, MOST_SENTENCE, MOST_TEXT, ForbiddenAct
 from medloop.lexicon.language import detect_language
+from medloop.models.codebook_prompt import SAY_FIRST
 
 # Signs of one illness: a rule about one of them is about all of them.
 FAMILIES = (
@@ -31,6 +35,18 @@ STOPPING = "停药|停用|不吃了|断药|stop taking|come off|quit taking"
 DOSING = (
     "剂量|用量|药量|吃多少|喝多少|喂多少|用多少|毫克|毫升|几片|几粒|几颗|吃几|喂几"
     "|dose|doses|dosage|how much|how many|how often|mg|ml|milligrams"
+)
+# A time to be seen again ("come back in 48 hours", "一周后复查"): no act of the detectors, and it belongs to the question.
+_AGAIN = re.compile(
+    r"复诊|复查|随访|随诊|回访|再来|再看|再次就诊"
+    r"|\b(?:come back|return|follow[- ]?up|re-?check|check-?up|check|seen again|review)\b"
+    r"|\bsee (?:us|me|a doctor|your doctor) again\b",
+    re.IGNORECASE,
+)
+_TIME = re.compile(
+    r"[\d一二两三四五六七八九十几半]+\s*(?:个)?(?:小时|天|日|周|星期|礼拜|月)|明天|后天|次日|当天"
+    r"|\b(?:\d+|an?|one|two|three|four|five|six|seven|ten|few)[\s-]+(?:hours?|days?|weeks?|months?)\b|\btomorrow\b",
+    re.IGNORECASE,
 )
 # What an expert adds, gravest first, and what an expert takes out.
 ADDED: tuple[ActKind, ...] = ("urges_care_now", "refuses", "warns_against", "sends_to_doctor", "asks_back", "home_care")
@@ -50,8 +66,13 @@ WORDS: dict[str, tuple[str, str]] = {
     "gives_dose": ("不要给出剂量，请让医生或药师按体重和病情决定。", "Do not give a dose; a doctor or pharmacist decides it."),
     "starts_medicine": ("不要建议患者自行用药。", "Do not tell the patient to start a medicine."),
     "reassures": ("不要用“没事”来安慰。", "Do not say that it is harmless."),
+    "unclear": (
+        "专家补充了什么还不明确，批准前请改写这条规则。",
+        "What the expert added is not clear; rewrite this rule before you approve it.",
+    ),
     "language": ("用提问的语言回答。", "Answer in the language of the question."),
 }
+REWORDED = 0.2  # cosine of n-grams from which a sentence says an earlier one in other words
 INJECTED = ("ignore", "忽略", "system prompt", "系统提示")  # a rule is about answers, not about other rules
 
 
@@ -94,9 +115,10 @@ class CorrectedAnswer:
         return detect_language(self.original) != wanted == detect_language(self.golden) and wanted in ("zh", "en")
 
 
-def reflect(correction: CorrectedAnswer) -> EntryText:
+def reflect(correction: CorrectedAnswer, others: Sequence[str] = ()) -> EntryText:
+    """`others` are experts' answers to other questions of this kind: what they say too is no chance."""
     added, removed = correction.added(), correction.removed()
-    sentence = _first_sentence(correction, added, removed)
+    sentence = _first_sentence(correction, added, removed, others)
     reason = " ".join(correction.reason.split())
     text = reason if reason and len(reason) <= MOST_RULE else _text(correction, added, removed, sentence)
     return EntryText(
@@ -122,12 +144,12 @@ def expected_acts(correction: CorrectedAnswer) -> tuple[str, ...]:
     return (*must, *(f"!{kind}" for kind in correction.removed()), *language)
 
 
-def with_words(correction: CorrectedAnswer, rule: str, triggers: Sequence[str]) -> EntryText | None:
+def with_words(correction: CorrectedAnswer, rule: str, triggers: Sequence[str], others: Sequence[str] = ()) -> EntryText | None:
     """The template's entry with the words of a teacher; None where they are no rule about answers."""
     rule = " ".join(rule.split())
     if not 0 < len(rule) <= MOST_RULE or gives_orders(rule):
         return None
-    template = reflect(correction)
+    template = reflect(correction, others)
     usable = tuple(word for word in (" ".join(each.split()) for each in triggers[:4]) if 0 < len(word) <= 60 and word != "*")
     return template.model_copy(update={"text": rule, "triggers": template.triggers or usable})
 
@@ -156,10 +178,12 @@ def forbidden_name(act: Act) -> str | None:
 def _text(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[str], sentence: str) -> str:
     chinese = correction.is_chinese
     kinds = [*added[:2], *removed[:2], *(["language"] if correction.changes_language() else [])]
-    kinds = ["language"] if "other_language" in correction.forbids() else kinds
+    if "other_language" in correction.forbids():  # about no illness: it is for every question in this language
+        return WORDS["language"][0 if chinese else 1]
     parts = [WORDS[kind][0 if chinese else 1] for kind in kinds]
-    if not parts:
-        parts = [f"先说明：{sentence}" if chinese else f"Say first: {sentence}"]
+    if not parts and sentence:
+        parts = [SAY_FIRST[0 if chinese else 1] + sentence]
+    parts = parts or [WORDS["unclear"][0 if chinese else 1]]
     topic = _topic(correction)
     if not topic:
         return ("此类问题：" if chinese else "For questions like this: ") + (" ".join(parts) if not chinese else "".join(parts))
@@ -204,7 +228,8 @@ def _triggers(correction: CorrectedAnswer, added: Sequence[str], removed: Sequen
         return
     named = {name.partition(":")[2] for name in found | _families(correction) if name.startswith("drug:")}
     drugs = sorted(drug for drug in named if not (groups and lexicon.drugs()[drug].family == "any"))
-    if "gives_dose" in correction.forbids() and not drugs and has_dosing(correction.question):
+    about_dose = "gives_dose" in correction.forbids() or has_dosing(correction.golden)
+    if about_dose and not drugs and has_dosing(correction.question):
         yield DOSING
     if drugs:
         yield "|".join(dict.fromkeys(name for drug in drugs for name in (drug, *lexicon.drugs()[drug].zh[:1])))
@@ -225,31 +250,64 @@ def has_dosing(question: str) -> bool:
     return any(word in lexicon.folded(question) for word in DOSING.split("|"))
 
 
-def _first_sentence(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[str]) -> str:
-    """The expert's call for help; else what forbids what the answer did; else what else it lacked; else the sentence least like
-    the answer. A correction of the language has none: it would stand before every answer."""
+def _first_sentence(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[str], others: Sequence[str]) -> str:
+    """The expert's call for help; else what forbids what the answer did; else what else it lacked; else a sentence of the expert
+    that is clearly meant. A correction of the language has none: it would stand before every answer."""
     golden = correction.golden
     if "other_language" in correction.forbids():
         return ""
     taken_out = {*removed, *(MEDICINE if set(MEDICINE) & set(correction.forbids()) else ())}
     wanted = [act for act in correction.golden_acts if act.kind in taken_out and act.polarity == "negated"]
     lacked = [act for kind in added for act in correction.golden_acts if act.kind == kind and act.polarity == "directive"]
-    wanted = lacked + wanted if {"urges_care_now", "refuses"} & set(added) else wanted + lacked
+    grave = {"urges_care_now", "refuses"} & set(added)
     urgent = [act for act in lacked if act.kind == "urges_care_now"]
-    spans = [lexicon.sentence_at(golden, act.start) for act in (urgent or wanted)]
-    spans += [] if urgent else _newest_first(correction)  # of an emergency, only the call for help stands first
+    lacked = [act for act in lacked if act.kind != "home_care"]  # one of many good ways
+
+    def sentences(acts: Sequence[Act]) -> list[tuple[int, int]]:
+        return [lexicon.sentence_at(golden, act.start) for act in acts]
+
+    new = added_sentences(correction)
+    if urgent:  # of an emergency, only the call for help stands first
+        spans = sentences(urgent)
+    else:
+        again = [span for span in new if _comes_back(golden[slice(*span)])]
+        fresh = _unlike(correction, new)
+        spans = [*sentences(lacked if grave else ()), *sentences(wanted), *_recurring(correction, others), *sentences(lacked)]
+        spans += [*again, *(fresh if len(fresh) == 1 else ())]
     for start, end in spans:
         sentence = " ".join(golden[start:end].split())
-        if 4 <= len(sentence) <= MOST_SENTENCE and "[" not in sentence:  # a placeholder of the scrubber is about one person
+        # A placeholder of the scrubber is about one person.
+        if (start, end) in new and 4 <= len(sentence) <= MOST_SENTENCE and "[" not in sentence:
             return sentence
     return ""
 
 
-def _newest_first(correction: CorrectedAnswer) -> list[tuple[int, int]]:
-    """The expert's sentences, those first that are least like any sentence of the corrected answer."""
-    golden, original = correction.golden, correction.original
-    spans, known = list(lexicon.sentences(golden)), list(lexicon.sentences(original))
+def added_sentences(correction: CorrectedAnswer) -> list[tuple[int, int]]:
+    """The expert's sentences that the corrected answer did not have."""
+    original = _letters(correction.original)
+    return [span for span in lexicon.sentences(correction.golden) if _letters(correction.golden[slice(*span)]) not in original]
+
+
+def _unlike(correction: CorrectedAnswer, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Without those that only say a sentence of the corrected answer in other words."""
+    known = [correction.original[slice(*span)] for span in lexicon.sentences(correction.original)]
     if not spans or not known:
-        return spans
-    likeness = ngram_vectors([golden[a:b] for a, b in spans]) @ ngram_vectors([original[a:b] for a, b in known]).T
-    return [span for _, span in sorted(zip(likeness.max(axis=1).round(3).tolist(), spans, strict=True))]
+        return list(spans)
+    likeness = ngram_vectors([correction.golden[slice(*span)] for span in spans]) @ ngram_vectors(known).T
+    return [span for span, like in zip(spans, likeness.max(axis=1).tolist(), strict=True) if like < REWORDED]
+
+
+def _recurring(correction: CorrectedAnswer, others: Sequence[str]) -> list[tuple[int, int]]:
+    """The added sentence that most answers of experts to such questions have, too."""
+    spans, known = added_sentences(correction), [_letters(answer) for answer in others]
+    counts = [sum(_letters(correction.golden[slice(*span)]) in answer for answer in known) for span in spans]
+    most = max(counts, default=0)
+    return [spans[counts.index(most)]] if most * 2 > len(known) and counts.count(most) == 1 else []
+
+
+def _comes_back(sentence: str) -> bool:
+    return _AGAIN.search(sentence) is not None and _TIME.search(sentence) is not None
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"\W+", "", text.casefold())

@@ -20,6 +20,7 @@ from medloop import lexicon
 from medloop.codebook.similar import concepts, denied, ngram_vectors
 from medloop.contracts import CodebookEntry, Contract, RulesFound, RuleUse, utc_now
 from medloop.lexicon.language import detect_language
+from medloop.models.codebook_prompt import names_only
 
 ALWAYS = "*"  # a trigger that every question has
 TOKENS_PER_HANZI, CHARACTERS_PER_TOKEN = 1.0, 4.0  # a rough count, on the safe side for the usual tokenizers
@@ -89,6 +90,8 @@ class Retriever:
             cost = token_count(text)
             if fit.entry.kind not in most or most[fit.entry.kind] <= 0 or cost > budget:
                 continue
+            if names_only(text, fit.entry.content.first_sentence) and language not in (fit.entry.language, "mixed"):
+                continue  # a sentence in another language than the question's
             most[fit.entry.kind] -= 1
             budget -= cost
             sentence = fit.entry.content.first_sentence if self._may_speak(fit, language) else ""

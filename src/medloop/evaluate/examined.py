@@ -14,7 +14,7 @@ from medloop.contracts import Completion, LogLikelihood, Message, SuiteConfig
 from medloop.contracts.suite import LikelihoodPrompt
 from medloop.errors import ConfigError
 from medloop.evaluate.answer_cache import AnswerCache, CachedAnswer, Identity, answer_key, likelihood_key, prompt_id
-from medloop.models.codebook_prompt import Codebook
+from medloop.models.codebook_prompt import PromptRules
 from medloop.models.context_limits import ContextLimits
 
 AT_ONCE = 8  # batches between two writes to the disk
@@ -84,7 +84,7 @@ class ExaminedModel:
         load: Callable[[], Generate],
         cache: AnswerCache,
         *,
-        codebook: Codebook | None = None,
+        codebook: PromptRules | None = None,
         limits: ContextLimits | None = None,
     ) -> None:
         self.limits = limits or ContextLimits()
@@ -140,7 +140,13 @@ class ExaminedModel:
             self.cache.add_answers(self._ask(todo[start : start + step], sampling, batch_size))
         if progress is not None:
             progress(len(asked), len(asked))
-        return [self.cache.answers[key] for key in keys]
+        return [self._shown(self.cache.answers[key], prompt) for key, prompt in zip(keys, prompts, strict=True)]
+
+    def _shown(self, answer: CachedAnswer, prompt: AskedPrompt) -> CachedAnswer:
+        """The answer as a user would get it; the cache has the model's own words, so a changed guard counts at once."""
+        if self._codebook is None or answer.finish_reason == "error":
+            return answer
+        return answer.model_copy(update={"text": self._codebook.shown(answer.text, prompt.messages)})
 
     def _with_codebook(self, prompt: AskedPrompt) -> AskedPrompt:
         return prompt if self._codebook is None else AskedPrompt(self._codebook.before(prompt.messages), prompt.passages)

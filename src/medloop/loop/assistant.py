@@ -28,7 +28,7 @@ from medloop.loop.experiment import chooser
 from medloop.loop.knowledge import KnowledgeSearch
 from medloop.loop.model_servers import backend_pool
 from medloop.loop.rule_guard import rule_guard
-from medloop.models.codebook_prompt import HEADING
+from medloop.models.codebook_prompt import prompt_texts, rules_text
 from medloop.reward.detect.urgency import urgency
 from medloop.serve.agent.agent_loop import fenced, tool_part
 from medloop.serve.agent.memory import EpisodeMemory
@@ -79,8 +79,8 @@ def build_prompt(
 ) -> Sequence[Message]:
     """Rules, passages and results of tools at the start of the system message."""
     parts = []
-    if rules is not None and rules.rules:
-        parts.append("\n".join([HEADING, *(f"- {' '.join(rule.text.split())}" for rule in rules.rules)]))
+    if rules is not None and (texts := prompt_texts(rules)):
+        parts.append(rules_text(texts))
     language = "zh" if detect_language(messages[-1].content) in ("zh", "mixed") else "en"
     if passages is not None and passages.passages:
         parts.append(fenced(passages, language, secrets.token_hex(8)))

@@ -38,7 +38,7 @@ from medloop.store.tables import rlhf_corrections, rlhf_feedback
 PURPOSE = "codebook"
 WAITS = "it waits in quarantine"
 LOOK_S = 0.25  # how long a look at the codebook counts
-Reflector = Callable[[CorrectedAnswer], EntryText | None]  # a teacher's words, or None where it has none
+Reflector = Callable[[CorrectedAnswer, Sequence[str]], EntryText | None]  # a teacher's words, or None where it has none
 
 
 class RulesOfStore:
@@ -148,10 +148,24 @@ def _propose(
     if corrected is None:
         return proposals.skip("its text may identify a person")
     may_leave = Register.of(store).covers(record, "teacher")
-    draft = (reflector(corrected) if reflector and may_leave else None) or reflect(corrected)
+    others = _like_answers(store, corrected)
+    draft = (reflector(corrected, others) if reflector and may_leave else None) or reflect(corrected, others)
     author = record.clinician_id or record.recorded_by or actor
     proposals.entries.append(add_draft(store, draft, evidence=(correction_id,), author=author, actor=actor, embed=embed))
     return None
+
+
+def _like_answers(store: Store, corrected: CorrectedAnswer) -> list[str]:
+    """Experts' answers that other rules come from, to questions with a trigger of this one's, in its language."""
+    triggers = set(reflect(corrected).triggers)
+    language = "zh" if corrected.is_chinese else "en"
+    alike = [
+        entry
+        for entry in codebook.entries(store)
+        if entry.kind == "rule" and entry.state in ("active", "proposed") and entry.language == language
+        and triggers & set(entry.content.triggers)
+    ]  # fmt: skip
+    return list(dict.fromkeys(answer for entry in alike for answer in entry.content.answers if answer))
 
 
 def unusable(store: Store, record: Correction | Feedback) -> str | None:
@@ -196,7 +210,11 @@ def add_draft(
 ) -> CodebookEntry:
     """A draft as a proposal: a new entry, or the next revision of one that says the same."""
     scope = scope or strata_of(draft.question or draft.text)[0]
-    others = [entry for entry in codebook.entries(store) if entry.state in ("active", "proposed")]
+    newest: dict[str, CodebookEntry] = {}  # an earlier revision lacks what the later ones were merged with
+    for entry in codebook.entries(store):
+        if entry.state in ("active", "proposed"):
+            newest.setdefault(entry.entry_id, entry)
+    others = list(newest.values())
     placed: Placement = place(draft, kind, scope, others, embed)
     if placed.target is None:
         language = "zh" if detect_language(draft.question or draft.text) in ("zh", "mixed") else "en"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medloop import __version__
+from medloop.codebook.retrieve import Retriever
 from medloop.contracts import EvalReport, ModelRef, Record, Rule, Sample, TrainingCard
 from medloop.contracts.dataset import SPLIT_FILES
 from medloop.data.text.risk import strata_of
@@ -35,28 +36,32 @@ from medloop.evaluate.side_by_side import (
 )
 from medloop.lexicon.language import detect_language
 from medloop.loop.audit import text_tools
+from medloop.loop.rule_guard import EnforcedRules
 from medloop.loop.suites import SuiteTools, load_suites, run_suite
 from medloop.loop.trust import refuse_untrusted, rule_verdicts
 from medloop.loop.url_model import UrlGenerator, is_url, parse_url
 from medloop.models import require_packages
-from medloop.models.codebook_prompt import read_codebook
+from medloop.models.codebook_prompt import PromptRules, read_codebook
 from medloop.models.find import parse_model, resolve_chat_model
 from medloop.reward.mix import GivenParts, MixConfig, build_mix
 from medloop.reward.rules import RULES, load_rules
 from medloop.settings import Settings
 from medloop.store.audit_trail import AuditTrail
+from medloop.store.db import open_store
 from medloop.store.files.artifacts import verify_if_sealed
 from medloop.store.files.atomic import file_sha256
+from medloop.store.records.codebook import live as live_codebook
 
 if TYPE_CHECKING:
     from medloop.models.encode import Encoder
 
+LIVE = "live"  # instead of a file of rules: the codebook of the workspace
 DEFAULT_RULES = ("chain", "emergency", "risk")
 OpenModel = Callable[[ModelRef, Settings], tuple[Mapping[str, str | None], Callable[[], Generate]]]
 
 
 def parse_examined(spec: str) -> ModelRef:
-    """`BASE[+ADAPTER][,codebook=FILE]` or `URL#NAME[,codebook=FILE]`, as `--model` gives it."""
+    """`BASE[+ADAPTER][,codebook=FILE|live]` or `URL#NAME[,codebook=FILE|live]`, as `--model` gives it."""
     model, comma, codebook = spec.partition(",codebook=")
     if comma and not codebook:
         raise ConfigError(f"--model is '{spec}', which names no codebook", "Example: embedded:tiny+sft,codebook=rules.md")
@@ -83,11 +88,22 @@ def open_model(ref: ModelRef, settings: Settings) -> tuple[Mapping[str, str | No
 def examined_model(label: str, ref: ModelRef, settings: Settings, opened: OpenModel, config: EvalConfig) -> ExaminedModel:
     """A model as suites see it, with its codebook and the shared cache of answers."""
     identity, load = opened(ref, settings)
-    codebook = read_codebook(settings.find(ref.codebook)) if ref.codebook else None
+    codebook = _codebook(ref.codebook, settings) if ref.codebook else None
     if codebook is not None:
         identity = {**identity, "codebook": codebook.sha256}
     cache = AnswerCache(answer_folder(settings), identity, fresh=config.fresh)
     return ExaminedModel(label, identity, load, cache, codebook=codebook, limits=config.limits)
+
+
+def _codebook(name: str, settings: Settings) -> PromptRules:
+    """`live`: the codebook of the workspace with its sentences and its guard, as users meet it; else a file of rules."""
+    if name != LIVE:
+        return read_codebook(settings.find(name))
+    with open_store(settings) as store:
+        current = live_codebook(store)
+    if not current.entries:
+        raise InputError("The codebook has no live entry", "Approve one first: medloop codebook list --state proposed")
+    return EnforcedRules(Retriever(current.entries, current.sha256), current.sha256)
 
 
 def check_judges(settings: Settings, rules: Sequence[Rule], *, accept_untrusted: bool) -> dict[str, dict[str, str]]:

@@ -2,6 +2,7 @@
 
     rule_guard(found, question)                    # the guard of one answer; None where no rule that fits forbids anything
     as_shown(answer, question, found)              # a whole answer as the user gets it, for trials, evaluation and pages
+    EnforcedRules(find, sha256)                    # the same for a model under examination
 
 The detectors read each sentence by itself, in streams too. Reasoning is not changed: only what the patient reads counts. Where
 nothing is left, the vetted sentences of the rules stand alone, with the expert's answer where it is to nearly this question.
@@ -9,10 +10,14 @@ nothing is left, the vetted sentences of the rules stand alone, with the expert'
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from medloop.codebook.reflect import forbidden_name
+from medloop.contracts import Message
 from medloop.contracts.assistant import GuardAct, RulesFound, RuleUse
 from medloop.contracts.rule import ForbiddenAct
-from medloop.models.codebook_prompt import first_sentences
+from medloop.models.codebook_prompt import first_sentences, with_rules
 from medloop.reward.detect.acts import acts, is_about_medicine
 from medloop.reward.unread import in_another_language
 from medloop.serve.gateway.guards import GuardedAnswer, NamedOutputGuard
@@ -77,6 +82,24 @@ def _instead(found: RulesFound, question: str) -> str:
     if answer.strip():
         return answer.strip()
     return "" if sentences else notice(GUARD, question)
+
+
+@dataclass(frozen=True)
+class EnforcedRules:
+    """PromptRules of a codebook as the gateway uses it: the rules that fit a question, their sentences, and their guard."""
+
+    find: Callable[[str], RulesFound]
+    sha256: str
+
+    def before(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        found = self.find(messages[-1].content)
+        if found.system and messages[0].role != "system":
+            messages = (Message(role="system", content=found.system), *messages)
+        return with_rules(messages, found)
+
+    def shown(self, answer: str, messages: tuple[Message, ...]) -> str:
+        question = messages[-1].content
+        return as_shown(answer, question, self.find(question))
 
 
 def as_shown(answer: str, question: str, found: RulesFound) -> str:

@@ -35,11 +35,11 @@ class TeacherWriter:
     key: str
     files: TeacherFiles
 
-    def rule(self, correction: CorrectedAnswer) -> EntryText | None:
+    def rule(self, correction: CorrectedAnswer, others: Sequence[str] = ()) -> EntryText | None:
         form = self._write(WritingTask("rule", _shown(correction), RuleForm))
         if form is None or not all(map(names_nobody, (form.rule, *form.triggers))):
             return None
-        return with_words(correction, form.rule, form.triggers)
+        return with_words(correction, form.rule, form.triggers, others)
 
     def criteria(self, correction: CorrectedAnswer, known: Sequence[str] = ()) -> list[DraftCriterion]:
         """Criteria beside those that are known; the teacher grades them, too."""

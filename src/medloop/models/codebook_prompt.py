@@ -12,6 +12,7 @@ as it is. Retired rules are left out.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import ValidationError
 
@@ -21,6 +22,7 @@ from medloop.store.files import jsonl
 from medloop.store.files.atomic import file_sha256
 
 HEADING = "Follow these rules of the clinic in your answer. 请在回答中遵守以下规则。"
+SAY_FIRST = ("先说明：", "Say first: ")  # how a rule names its vetted sentence
 MOST_CHARACTERS = 20_000  # a longer one fits into no small model
 
 
@@ -35,10 +37,36 @@ class Codebook:
         """The messages with the rules at the start of the system message."""
         return _before(self.text, messages)
 
+    def shown(self, answer: str, messages: tuple[Message, ...]) -> str:
+        """The answer as it is: a file of rules asks the model, and enforces nothing."""
+        return answer
+
+
+class PromptRules(Protocol):
+    """Rules for the prompts of a model, and what they make of its answers."""
+
+    @property
+    def sha256(self) -> str: ...
+
+    def before(self, messages: tuple[Message, ...]) -> tuple[Message, ...]: ...
+
+    def shown(self, answer: str, messages: tuple[Message, ...]) -> str: ...
+
 
 def with_rules(messages: tuple[Message, ...], found: RulesFound) -> tuple[Message, ...]:
     """The messages with the rules that fit their question; unchanged where none does."""
-    return _before(rules_text([rule.text for rule in found.rules]), messages) if found.rules else messages
+    texts = prompt_texts(found)
+    return _before(rules_text(texts), messages) if texts else messages
+
+
+def prompt_texts(found: RulesFound) -> list[str]:
+    """What a model is told. A rule that only names its vetted sentence is left out where that sentence is put first anyway."""
+    return [rule.text for rule in found.rules if not names_only(rule.text, rule.first_sentence)]
+
+
+def names_only(text: str, sentence: str) -> bool:
+    """Whether a rule asks for nothing but its vetted sentence."""
+    return bool(sentence) and any(text.endswith(say + sentence) for say in SAY_FIRST)
 
 
 def rules_text(texts: Sequence[str]) -> str:

@@ -81,8 +81,11 @@ class ApprovalCheck:
             return f"it contradicts {', '.join(self.conflicts)}"
         if self.trial is None:
             return "it was not tried on the regression set"
+        worse = self.trial.count(before=True, after=False)
         if self.trial.verdict == "critical":
-            return f"{self.trial.count(before=True, after=False)} cases of the regression set get worse, critical ones among them"
+            return f"{worse} cases of the regression set get worse, critical ones among them"
+        if self.trial.verdict == "worse":
+            return f"{worse} cases of the regression set get worse, more than get better"
         return None
 
 
