@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from medloop.models import forward_plain
 from medloop.models.fast_forward import FastForward, open_fast_forward
 from medloop.models.packing import pack
 from medloop.models.rollout.build import build_fast_decoder
@@ -57,3 +58,31 @@ def test_loss_and_gradients_are_the_library_s(family: str) -> None:
 def test_a_model_is_compared_with_the_library_before_it_is_trained() -> None:
     model = family_twin("gemma3", adapter=True)
     assert torch.allclose(fast_loss(open_fast_forward(model)), library_loss(model), rtol=1e-4)
+
+
+@pytest.mark.parametrize("window", [4, 9, 10])
+def test_padding_that_sees_no_key_leaves_gradients_finite(window: int) -> None:
+    """A prompt longer than the window, shared by answers of different lengths."""
+    rows, _ = pack([list(range(12))] * 2, [list(range(20, 23)), list(range(20, 25))], torch.device("cpu"))
+    torch.manual_seed(0)
+    q = torch.randn(len(rows.tokens), 2, 8, requires_grad=True)
+    k, v = (torch.randn(len(rows.key_index), 1, 8, requires_grad=True) for _ in range(2))
+    by_attended = torch.randn(q.shape)
+    given = (rows, 0.3, window, None)
+    own = forward_plain.attention_backward(by_attended, q.detach(), k.detach(), v.detach(), *given)
+    starts = zip(
+        rows.query_starts.tolist(),
+        rows.query_starts[1:].tolist(),
+        rows.key_starts.tolist(),
+        rows.key_starts[1:].tolist(),
+        strict=False,
+    )
+    attended = []
+    for first, end, key_first, key_end in starts:
+        keys, values = k[key_first:key_end, 0], v[key_first:key_end, 0]
+        distance = torch.arange(len(keys) - (end - first), len(keys))[:, None] - torch.arange(len(keys))
+        scores = (q[first:end].transpose(0, 1) @ keys.T * 0.3).masked_fill((distance < 0) | (distance >= window), -torch.inf)
+        attended.append((scores.softmax(-1) @ values).transpose(0, 1))
+    expected = torch.autograd.grad(torch.cat(attended), (q, k, v), by_attended)
+    for mine, theirs in zip(own, expected, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-5)

@@ -1,13 +1,17 @@
-"""A GGUF file as a base model: what is no GGUF, of another version or damaged is said in a sentence."""
+"""A GGUF file as a base model: what is read of it, and that a damaged one is said in a sentence."""
 
+import json
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from medloop.contracts import ModelRef
+from medloop.contracts import Message, ModelRef
 from medloop.errors import ModelError
 from medloop.models.find import resolve
+from medloop.models.load import load, load_tokenizer
+from medloop.models.template import encode_prompt
 from medloop.settings import Settings
 
 
@@ -35,3 +39,79 @@ def test_a_file_that_cannot_be_read_says_why(settings: Settings, tmp_path: Path,
 def test_a_file_that_is_not_there_is_said_without_asking_the_hub(settings: Settings) -> None:
     with pytest.raises(ModelError, match=r"There is no file models/x\.gguf"):
         resolve(ModelRef(base="models/x.gguf"), settings)
+
+
+SHAPE = {"hidden": 16, "heads": 2, "layers": 1, "inner": 32}
+WORDS = ["<unk>", "<s>", "</s>", "▁", "a", "b", "▁a", "▁b", "ab", "▁ab"]
+
+
+def write_gguf(path: Path, *, weight: float, begin: bool = True) -> None:
+    """A llama of one layer whose matrices hold one number."""
+    gguf = pytest.importorskip("gguf")
+    hidden, inner = SHAPE["hidden"], SHAPE["inner"]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(hidden)
+    writer.add_block_count(SHAPE["layers"])
+    writer.add_feed_forward_length(inner)
+    writer.add_head_count(SHAPE["heads"])
+    writer.add_head_count_kv(SHAPE["heads"])
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(hidden // SHAPE["heads"])
+    writer.add_vocab_size(len(WORDS))
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(WORDS)
+    writer.add_token_scores([-float(n) for n in range(len(WORDS))])
+    writer.add_token_types([2, 3, 3, *[1] * (len(WORDS) - 3)])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(begin)
+    shapes = {"token_embd": (len(WORDS), hidden), "output": (len(WORDS), hidden), "output_norm": (hidden,)}
+    block = {"attn_norm": (hidden,), "ffn_norm": (hidden,), "ffn_down": (hidden, inner)}
+    block |= dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output"), (hidden, hidden))
+    block |= dict.fromkeys(("ffn_gate", "ffn_up"), (inner, hidden))
+    for name, shape in {**shapes, **{f"blk.0.{name}": shape for name, shape in block.items()}}.items():
+        writer.add_tensor(f"{name}.weight", np.full(shape, weight, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def weights_of(file: Path, settings: Settings) -> set[float]:
+    return {float(weight.detach().mean()) for weight in load(ModelRef(base=str(file)), settings).model.parameters()}
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_file_of_that_name_in_the_current_directory_is_not_read(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, weight in (("models", 0.5), ("here", 0.25)):
+        (tmp_path / folder).mkdir()
+        write_gguf(tmp_path / folder / "x.gguf", weight=weight)
+    monkeypatch.chdir(tmp_path / "here")
+    assert weights_of(tmp_path / "models/x.gguf", settings) == {0.5}
+
+
+@pytest.mark.usefixtures("cache")
+def test_settings_that_lie_beside_a_file_are_not_read(settings: Settings, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "x.gguf", weight=0.5)
+    auto_map = {"auto_map": {"AutoTokenizer": ["evil.Tokenizer", None]}, "tokenizer_class": "Evil"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(auto_map))
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
+    assert weights_of(tmp_path / "x.gguf", settings) == {0.5}
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("begin", [True, False])
+def test_texts_begin_as_the_file_says(settings: Settings, tmp_path: Path, begin: bool) -> None:
+    write_gguf(tmp_path / "x.gguf", weight=0.5, begin=begin)
+    tokenizer = load_tokenizer(resolve(ModelRef(base=str(tmp_path / "x.gguf")), settings).folder)
+    assert (encode_prompt(tokenizer, [Message(role="user", content="ab")])[0] == tokenizer.bos_token_id) is begin
+    assert (tokenizer("ab")["input_ids"][0] == tokenizer.bos_token_id) is begin

@@ -18,7 +18,10 @@ from medloop.models import require_packages, runtime
 from medloop.models.find import resolve
 from medloop.models.generate import load_generator
 from medloop.models.load import load
+from medloop.models.rollout.build import build_fast_decoder
+from medloop.settings import Settings
 from medloop.store.files.artifacts import new_artifact
+from medloop.testing.families import family_configs
 from medloop.testing.models import tiny_encoder, tiny_model
 
 QUESTION = [(Message(role="user", content="Is it safe?"),)]
@@ -276,3 +279,12 @@ def test_a_reward_model_is_no_adapter_to_start_from(base: Path, settings):
     write_adapter(settings.workspace.models / "reward/judge", base, settings)
     with pytest.raises(ModelError, match="There is no adapter 'judge'"):
         resolve(ModelRef(base=str(base), adapter="judge"), settings)
+
+
+def test_a_soft_cap_of_the_attention_is_kept(tmp_path: Path) -> None:
+    """Other attentions than the eager one leave it out in some versions of transformers."""
+    config = family_configs()["gemma2"]
+    folder = tiny_model(tmp_path / "gemma2", config=config)
+    loaded = load(ModelRef(base=str(folder)), Settings(home=tmp_path))
+    assert loaded.model.config._attn_implementation == "eager"
+    assert build_fast_decoder(loaded.model).softcap == config.attn_logit_softcapping

@@ -9,13 +9,14 @@ import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
-from transformers import GPT2Config
+from transformers import AutoModelForCausalLM, GPT2Config
 
 from medloop.contracts import Message, ModelRef, TrainingCard
 from medloop.errors import BusyError, ConfigError, InputError, IntegrityError, ResultError
 from medloop.loop.train import STAGES, run_stage
 from medloop.models.generate import load_generator
 from medloop.models.load import load, load_tokenizer
+from medloop.models.rollout.decode import FastDecoder
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_model
@@ -64,6 +65,23 @@ def test_the_fast_forward_without_padding_has_the_loss_curve_of_the_library(firs
     assert {row["extra"]["backend"] for row in lines if row["phase"] == "TRAINING"} == {"fast"}
     assert losses(settings) == pytest.approx(losses(first_run[0]), rel=1e-3)
     assert card.metrics["tokens"] == first_run[1].metrics["tokens"]
+
+
+def test_batches_beyond_the_rotary_tables_go_to_the_library(first_run, settings, monkeypatch, caplog):
+    monkeypatch.setattr(sft_trainer.ResumableSFT, "_wants_fast", lambda self: True)
+    monkeypatch.setattr(FastDecoder, "max_positions", 100)
+    train_sft(config(settings), settings=settings)
+    lines = rows(settings.home / "models/lora/sft/metrics.jsonl")
+    assert {row["extra"]["backend"] for row in lines if row["phase"] == "TRAINING"} == {"fast", "library"}
+    assert losses(settings) == pytest.approx(losses(first_run[0]), rel=1e-3)
+    assert caplog.text.count("rows of more than 100 tokens") == 1
+
+
+def test_dropout_inside_the_attention_counts(tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(tiny_model(tmp_path / "base"))
+    assert not any(map(sft_trainer.has_dropout, model.modules()))
+    dropping = AutoModelForCausalLM.from_pretrained(tmp_path / "base", attention_dropout=0.1)
+    assert any(map(sft_trainer.has_dropout, dropping.modules()))
 
 
 def test_it_learns_and_says_so(settings):

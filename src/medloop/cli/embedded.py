@@ -75,7 +75,7 @@ def build(
     seed: Annotated[int | None, typer.Option(min=0, help="Random seed (default: as in the recipe).")] = None,
     replace: Annotated[bool, typer.Option(help="Replace the folder if it exists.")] = False,
 ) -> None:
-    """Train the built-in model from scratch (about 40 minutes on two cores, 2 minutes on a GPU; four times that with --obedient).
+    """Train the built-in model from scratch (about 40 minutes on two cores, 2 on a GPU; with --obedient 3 on a GPU).
 
     Example:  medloop embedded build --output models/full/my-tiny
 

@@ -53,7 +53,7 @@ class TrainingCard(Contract):
     total_parameters: int = Field(ge=0)
     versions: dict[str, str]
     commit: str | None = None
-    backend: Text | None = Field(None, description="How RL sampled its answers: fast, cuda_graph, library or vllm.")
+    backend: Text | None = Field(None, description="How RL sampled its answers: fast, cuda_graph, library, mixed or vllm.")
     held_out_verdict: HeldOutVerdict | None = Field(
         None, description="Of RL: the 95 % interval of the held-out gain lies above 0, contains it, or lies below it."
     )

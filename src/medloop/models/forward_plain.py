@@ -83,7 +83,9 @@ def _grid(rows: PackedRows, window: int | None) -> _Grid:
     query, query_lengths, query_place = side(rows.query_starts, rows.longest_query)
     total = len(rows.key_index)
     key, key_lengths, key_place = side(rows.key_starts, rows.longest_key)
-    place = torch.arange(rows.longest_query, device=query.device) + (key_lengths - query_lengths)[:, None]  # of a query
+    columns = torch.arange(rows.longest_query, device=query.device)
+    # Of a query; padding stands at the last one, because beyond it a window may hold no key, and softmax is NaN there.
+    place = torch.minimum(columns, query_lengths[:, None] - 1) + (key_lengths - query_lengths)[:, None]
     distance = place[:, :, None] - torch.arange(rows.longest_key, device=query.device)  # (S, Q, K)
     mask = distance >= 0 if window is None else (distance >= 0) & (distance < window)
     return _Grid(query, key, mask[:, None, None], query_place, key_place)

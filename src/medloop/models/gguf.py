@@ -9,6 +9,7 @@ another copy. Quantised weights are dequantised: the copy takes two bytes per we
 import importlib.util
 import os
 import struct
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from medloop.errors import MissingExtraError, ModelError, explain_os_errors
 from medloop.models.runtime import keep_quiet, obey_umask
+from medloop.models.template import DEFAULT_TEMPLATE
 from medloop.store.files.artifacts import file_sha256, new_artifact, verify_artifact
 
 MAGIC = b"GGUF"
@@ -53,22 +55,49 @@ def _check(gguf: Path) -> None:
 
 def _convert(gguf: Path, target: Path) -> None:
     keep_quiet()
-    place: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
     try:
-        model = AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **place)
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **place)
-    except (OSError, ValueError, LookupError, TypeError, RuntimeError, ImportError, MemoryError, struct.error) as error:
+        model, tokenizer = _read(gguf)
+    except Exception as error:  # its bytes decide what the readers raise: tokenizers raises bare Exceptions
         line = (str(error).strip().splitlines() or [""])[0][:160]
         raise ModelError(
             f"{gguf} cannot be read ({type(error).__name__}: {line})",
             "It may be damaged, in parts, or of an architecture that transformers does not read from GGUF",
         ) from error
+    with explain_os_errors(target, writing=True):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with new_artifact(target) as temp:
+            model.save_pretrained(temp)
+            tokenizer.save_pretrained(temp)
+            obey_umask(temp)
+
+
+def _read(gguf: Path) -> tuple[Any, Any]:
+    """Model in bfloat16, and tokenizer. In a folder of its own: transformers reads settings of the file's neighbours, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder, "model.gguf")
+        link.symlink_to(gguf.resolve())
+        # With its whole path: transformers looks for a bare name in the current directory first.
+        place: dict[str, Any] = {"gguf_file": str(link), "local_files_only": True, "trust_remote_code": False}
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **place)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **place)
+        _begin_texts(tokenizer, link)
     # A model from GGUF cannot be saved and still calls itself quantised: copy its weights into a fresh one.
-    del model.config.quantization_config
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
     fresh = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32)
     fresh.load_state_dict(model.state_dict())
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with explain_os_errors(target, writing=True), new_artifact(target) as temp:
-        fresh.to(torch.bfloat16).save_pretrained(temp)
-        tokenizer.save_pretrained(temp)
-        obey_umask(temp)
+    return fresh.to(torch.bfloat16), tokenizer
+
+
+def _begin_texts(tokenizer: Any, gguf: Path) -> None:
+    """A begin token where the file asks for one, which transformers leaves out; a chat template of the file writes its own."""
+    from gguf import GGUFReader
+
+    fields = GGUFReader(gguf)
+    adds, kind = (fields.get_field(f"tokenizer.ggml.{name}") for name in ("add_bos_token", "model"))
+    wanted = bool(adds.contents()) if adds else bool(kind) and kind.contents() == "llama"  # as llama.cpp does
+    if not wanted or tokenizer.bos_token is None:
+        return
+    tokenizer.add_bos_token = True
+    if tokenizer.chat_template is None:
+        tokenizer.chat_template = "{{ bos_token }}" + DEFAULT_TEMPLATE

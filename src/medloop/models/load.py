@@ -20,6 +20,7 @@ from medloop.contracts import ModelRef
 from medloop.errors import MissingExtraError, ModelError
 from medloop.models import runtime
 from medloop.models.find import resolve_chat_model
+from medloop.models.safety import read_json
 from medloop.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,8 @@ def load_weights(kind: Any, folder: Path, *, dtype: torch.dtype, may_lack: tuple
 
     `may_lack` are prefixes of tensor names that the caller never uses, such as `pooler.`.
     """
+    if _has_soft_cap(folder):
+        more = {"attn_implementation": "eager", **more}  # the others leave the cap out in some versions of transformers
     try:
         model, info = kind.from_pretrained(
             folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True,
@@ -101,6 +104,13 @@ def load_weights(kind: Any, folder: Path, *, dtype: torch.dtype, may_lack: tuple
     if gaps := sorted(name for name in missing if not name.startswith(may_lack)):
         raise ModelError(f"The weights in {folder} lack {len(gaps)} tensors, for example {gaps[0]}", "Fetch the model again")
     return model
+
+
+def _has_soft_cap(folder: Path) -> bool:
+    """Of the attention's scores, as in Gemma 2."""
+    config = read_json(folder / "config.json")
+    text = config.get("text_config")
+    return any(part.get("attn_logit_softcapping") for part in (config, text) if isinstance(part, dict))
 
 
 def _four_bit(dtype: torch.dtype) -> Any:

@@ -14,6 +14,7 @@ It leaves out: several processes or GPUs, and choosing the best of several check
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -29,7 +30,7 @@ from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.train.configs.sft_config import SFTConfig as SFTConfig
 from medloop.train.examples.batch_order import LengthGroupedSampler
-from medloop.train.examples.sft_examples import SFTExamples, encode_file, with_replay
+from medloop.train.examples.sft_examples import SFTExamples, draw_replay, encode_file, repeated, with_replay
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
 from medloop.train.runs.inputs import sft_files
@@ -40,6 +41,7 @@ from medloop.train.trl.fit import attach_metrics, card_metrics, count_steps, tra
 from medloop.train.trl.resumable import MetricsCallback, training_arguments
 from medloop.train.trl.sft_trainer import ResumableSFT
 
+MAX_CHECKS = 10  # of the dev loss in a run, also where an epoch is a step or two
 REPLAYED = 256  # rows of corrections beside as many of the replay; other mixes and rates: docs/log.md#repair
 
 
@@ -66,7 +68,10 @@ def make_plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replac
     encode = partial(encode_file, tokenizer, max_length=config.max_length, context=config.context_limits)
     train, score = encode(files["train"]), "dev" in files and config.dev_rows > 0
     if "replay" in files:
-        train = with_replay(train, encode(files["replay"]), least=REPLAYED, seed=config.seed)
+        train = repeated(train, least=REPLAYED)
+        drawn = draw_replay(files["replay"], corrected=files["train"], count=len(train.lengths), seed=config.seed)
+        replay = encode(files["replay"], lines=drawn.lines, limit=len(train.lengths))
+        train = with_replay(train, replaced(replay, unanswered=drawn.unanswered, superseded=drawn.superseded))
     dev = encode(files["dev"], limit=config.dev_rows) if score else None
     counts = count_steps(config, len(train.lengths), run, replace=replace)
     return SFTPlan(config, run, train, dev, *counts, replace)
@@ -130,7 +135,8 @@ def _arguments(plan: SFTPlan, loaded: Loaded, micro: int) -> TrlConfig:
     shared = training_arguments(
         config, plan.run.folder, steps=plan.steps, micro=micro,
         rate=config.rate_for(runtime.count_parameters(loaded.model)[1]),
-        eval_every=0 if plan.dev is None else plan.steps_per_epoch, cuda=loaded.device.type == "cuda",
+        eval_every=0 if plan.dev is None else max(plan.steps_per_epoch, plan.steps // MAX_CHECKS),
+        cuda=loaded.device.type == "cuda",
     )  # fmt: skip
     return TrlConfig(**shared, dataset_kwargs={"skip_prepare_dataset": True})
 

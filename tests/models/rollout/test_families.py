@@ -47,12 +47,16 @@ def test_a_prompt_after_a_known_beginning_keeps_its_window() -> None:
     assert torch.allclose(decoder.prefill(padded, positions, mask, cache, past), expected, atol=1e-4)
 
 
-def test_a_text_longer_than_the_rotary_tables_is_sampled_by_the_library() -> None:
+def test_a_text_longer_than_the_rotary_tables_is_sampled_by_the_library(caplog: pytest.LogCaptureFixture) -> None:
     model = family_twin("phi4-mini")
     sampler = Sampler(model, stop_ids=[], pad_id=0)
+    sampler([[3, 4]], ["s"], max_new_tokens=2)
+    assert sampler.backend == "fast"
     row = sampler([list(range(3, 123))], ["s"], max_new_tokens=12)[0]
     assert sampler.fast_decoder is not None and sampler.fast_decoder.max_positions == 128
     assert len(row.tokens) == 12
+    sampler([list(range(3, 123))], ["s"], max_new_tokens=12)
+    assert sampler.backend == "mixed" and caplog.text.count("more than 128 tokens") == 1
 
 
 def test_a_soft_cap_that_the_library_leaves_out_is_not_matched() -> None:

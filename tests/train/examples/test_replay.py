@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from medloop.contracts import ModelRef
 from medloop.errors import InputError
+from medloop.models.load import load
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.train.configs.sft_config import REPAIR_STEPS, SFTConfig
+from medloop.train.examples.sft_examples import IGNORED
 from medloop.train.runs.find_run import find_run
-from medloop.train.sft import REPLAYED, make_plan
+from medloop.train.sft import REPLAYED, _arguments, make_plan
 
 
 def conversation(question: str, answer: str) -> dict[str, Any]:
@@ -51,3 +54,27 @@ def test_a_missing_file_of_replay_is_told(settings: Settings, files: tuple[str, 
     config = SFTConfig(name="fix", model=settings.model, data=files[0], replay_data="nosuch.jsonl")
     with pytest.raises(InputError, match="no file of replay"):
         find_run(config, settings)
+
+
+def test_old_answers_to_corrected_questions_are_not_replayed_and_what_is_left_out_is_told(
+    settings: Settings, files: tuple[str, str]
+) -> None:
+    unanswered = {"messages": [{"role": "user", "content": "And then?"}]}
+    long = conversation("Why? " * 3000, "So.")
+    wrong = [conversation(f"Question  {n}? ", "Stay at home.") for n in range(3)]
+    right = [conversation(f"What about {n}?", f"Rest for {n} days.") for n in range(20)]
+    jsonl.write(Path(files[1]), [*wrong, unanswered, long, *right])
+    config = SFTConfig(name="fix", model=settings.model, data=files[0], replay_data=files[1])
+    examples = make_plan(config, settings, find_run(config, settings)).train
+    corrections = -(-REPLAYED // 3) * 3
+    assert len(examples.lengths) == len(examples.rows) == corrections + 20
+    assert (examples.superseded, examples.unanswered, examples.too_long) == (3, 1, 1)
+    learnt = sum(label != IGNORED for labels in examples.rows["labels"] for label in labels)
+    assert examples.learnt_tokens == learnt, "counted, not estimated"
+
+
+def test_the_dev_loss_of_a_small_file_is_not_measured_at_every_step(settings: Settings, files: tuple[str, str]) -> None:
+    config = SFTConfig(name="few", model=settings.model, data=files[0], dev_data=files[0], least_steps=40)
+    plan = make_plan(config, settings, find_run(config, settings))
+    loaded = load(ModelRef(base=settings.model), settings)
+    assert plan.steps_per_epoch == 1 and _arguments(plan, loaded, config.batch_size).eval_steps == 4

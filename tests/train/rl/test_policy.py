@@ -10,7 +10,9 @@ from transformers import CohereConfig, GPT2Config
 
 from medloop.contracts import ModelRef
 from medloop.loop.train import STAGES, run_stage
+from medloop.models.fast_forward import open_fast_forward
 from medloop.models.load import load
+from medloop.models.rollout.decode import FastDecoder
 from medloop.models.rollout.sampler import Rollout
 from medloop.testing.models import tiny_model
 from medloop.train.rl.policy import Policy, collate, open_policy
@@ -172,3 +174,16 @@ def test_gradient_checkpointing_changes_no_gradient(taught: Any) -> None:
         policy.forward(collate(ROWS, policy.pad_id, policy.device), temperature=1.0).logprobs.sum().backward()
         grads.append({name: p.grad for name, p in policy.trained().items()})
     assert all(torch.allclose(grads[0][name], grads[1][name], atol=1e-6) for name in grads[0])
+
+
+def test_rows_beyond_the_rotary_tables_are_left_to_the_library(taught: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where the fast forward is used: its plain operations on a CPU."""
+    policy = opened(taught)
+    expected = logprobs(policy)
+    policy.fast = open_fast_forward(policy.model)
+    for limit, packed in ((14, True), (13, False)):
+        monkeypatch.setattr(FastDecoder, "max_positions", limit)
+        batch = policy.collate(ROWS)
+        assert (batch.packed is not None) is packed
+        with torch.no_grad():
+            assert torch.allclose(policy.forward(batch, temperature=0.7).logprobs, expected, atol=1e-4)

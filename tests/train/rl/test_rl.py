@@ -267,6 +267,17 @@ def test_every_question_has_its_turn_before_any_comes_again(settings: Any) -> No
     assert len(set(ids)) == len(ids) == 52 and ids != sorted(ids)
 
 
+def test_a_resumed_run_keeps_the_rate_it_began_with(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(config(settings, "grpo", learning_rate=None), settings, FakeScorer(letters))
+    state = create_train_state(plan, settings)
+    state.step = 1
+    state.log("TRAINING")
+    state.save()
+    monkeypatch.setattr(type(plan.config), "small_rate", state.learning_rate / 2)  # another default in a later version
+    resumed = create_train_state(plan, settings)
+    assert resumed.step == 1 and resumed.learning_rate == state.learning_rate
+
+
 def test_a_missing_file_of_questions_says_how_to_make_it(settings: Any) -> None:
     with pytest.raises(InputError, match="medloop data prompts"):
         train(settings, "grpo", prompts=None)

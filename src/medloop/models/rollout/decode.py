@@ -13,8 +13,8 @@ In float32 an adapter is merged into a copy of the weights at each `refresh`. In
 so the adapter stays beside them. There, and without an adapter, the fused matrices are the model's own memory, not a copy.
 
 What families do differently is data: sliding windows, norms of the heads or of what a block adds, soft caps, a rotation of a part
-of the head, a scaled embedding. agreement.py compares the decoder with the model before it is used, so an unknown detail of an
-architecture costs speed, never correctness.
+of the head, a scaled embedding. agreement.py compares the decoder with the model before it is used: an unknown detail that shows
+within its 24 tokens costs speed, not correctness. What shows only in longer texts (a window, say) must be known to build.py.
 """
 
 from dataclasses import dataclass, field

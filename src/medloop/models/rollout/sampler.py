@@ -99,6 +99,7 @@ class Sampler:
         self.vocabulary = vocabulary
         self.fast_decoder = None if library else decoder or self._fast_decoder()
         self._graphs: CudaGraphs | None = None
+        self._beyond = False
 
     def _fast_decoder(self) -> FastDecoder | None:
         try:
@@ -115,7 +116,9 @@ class Sampler:
 
     @property
     def backend(self) -> str:
-        """How tokens are computed: fast, cuda_graph or library."""
+        """How tokens are computed: fast, cuda_graph or library; mixed where some batches were too long for the fast decoder."""
+        if self._beyond:
+            return "mixed"
         return "library" if self.fast_decoder is None else "cuda_graph" if self.device.type == "cuda" else "fast"
 
     def refresh(self) -> None:
@@ -164,7 +167,12 @@ class Sampler:
         noise = torch.stack([uniforms(request.stream, max_new_tokens) for request in batch]).to(self.device)  # (B, N)
         decoder = self.fast_decoder
         if decoder is not None and width + max_new_tokens > decoder.max_positions:
-            decoder = None  # longer than its rotary tables: the library knows what comes then
+            if not self._beyond:
+                log.warning(
+                    "Batches of more than %d tokens are sampled by the library's forward pass, which is slower.",
+                    decoder.max_positions,
+                )
+            decoder, self._beyond = None, True  # longer than its rotary tables: the library knows what comes then
         if decoder is not None and self.device.type == "cuda":
             self._graphs = self._graphs or CudaGraphs(decoder, self.stop_ids, self.vocabulary)
             tokens, logprobs = self._graphs.sample(input_ids, attention_mask, prompt_index, noise, temperature)

@@ -19,7 +19,7 @@ class SFTConfig(ContextConfig):
     replay_data: str | None = Field(
         None,
         description="Rows learnt before, when data is a few corrections: those are repeated to 256 rows, and as many of "
-        "these join, drawn by the seed. Then least_steps is 300 and the learning rate half of the usual, unless given.",
+        "these join, drawn by the seed. Then least_steps is 300, unless it or epochs is given, and the default learning rate half.",
     )
     adapter: str | None = Field(None, description="Adapter to continue from, as online learning does; empty: a fresh one.")
     dev_data: str | None = Field(
@@ -28,7 +28,10 @@ class SFTConfig(ContextConfig):
     dev_rows: int = Field(256, ge=0, description="At most this many examples of the dev file are scored; 0 means none.")
     full: bool = Field(False, description="Train all weights instead of a LoRA adapter.")
     learning_rate: float | None = Field(
-        None, gt=0, le=1, description="Peak rate; empty: 2e-3 below 20 M parameters, else 2e-4; with full a tenth of that."
+        None,
+        gt=0,
+        le=1,
+        description="Peak rate; empty: 2e-3 below 20 M parameters, else 2e-4; with full a tenth, with replay_data half.",
     )
     warmup: float = Field(
         0.05, ge=0, lt=1, description="Share of the steps over which the rate rises; then it falls to 0 along a cosine."

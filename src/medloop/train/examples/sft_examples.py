@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import random
 from array import array
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from datasets import Dataset, concatenate_datasets
 
+from medloop.contracts import Conversation
 from medloop.errors import InputError
 from medloop.models.context_limits import ContextLimits
 from medloop.models.context_prompt import fit_answers
 from medloop.models.template import encode_example
-from medloop.store.files.answer_lines import is_answered, read_conversations
+from medloop.store.files.answer_lines import ConversationLine, is_answered, read_conversations
 
 IGNORED = -100  # the label of a token that is not trained on
 
@@ -33,6 +35,7 @@ class SFTExamples:
     unanswered: int
     with_context: int
     truncated_context: int
+    superseded: int = 0  # rows of the replay whose question the file corrects
 
     @property
     def tokens(self) -> int:
@@ -46,17 +49,22 @@ class SFTExamples:
             (self.shortened, "shortened by old messages"),
             (self.with_context, "with context passages"),
             (self.truncated_context, "with truncated passages"),
+            (self.superseded, "of the replay corrected here"),
         )
         return ", ".join(f"{count:,} {reason}" for count, reason in counts if count)
 
 
 def encode_file(
-    tokenizer: Any, path: Path, *, max_length: int, context: ContextLimits = ContextLimits(), limit: int | None = None
+    tokenizer: Any, path: Path, *, max_length: int, context: ContextLimits = ContextLimits(), limit: int | None = None,
+    lines: Iterable[ConversationLine] | None = None,
 ) -> SFTExamples:  # fmt: skip
-    """The first `limit` usable examples of a file, with their passages. Loss falls on answers only: prompts are IGNORED."""
+    """The first `limit` usable examples of a file, or of some of its lines, with their passages.
+
+    Loss falls on answers only: prompts are IGNORED.
+    """
     ids, labels, ends = array("i"), array("i"), array("i", [0])
     too_long = shortened = unanswered = with_context = truncated = 0
-    for item in read_conversations(path):
+    for item in read_conversations(path) if lines is None else lines:
         if limit is not None and len(ends) > limit:
             break
         if not is_answered(item.conversation):
@@ -87,17 +95,59 @@ def encode_file(
     return examples
 
 
-def with_replay(examples: SFTExamples, replay: SFTExamples, *, least: int, seed: int) -> SFTExamples:
-    """The examples, whole and again until there are `least` of them, and as many of the replay, as far as there are some."""
+def repeated(examples: SFTExamples, *, least: int) -> SFTExamples:
+    """The examples, whole and again until there are `least` of them."""
     times = -(-least // len(examples.lengths))
-    count = times * len(examples.lengths)
-    drawn = sorted(random.Random(f"replay-{seed}").sample(range(len(replay.lengths)), min(count, len(replay.lengths))))
-    rows = concatenate_datasets([*[examples.rows] * times, replay.rows.select(drawn)])
-    share = len(drawn) / len(replay.lengths)
+    return replace(
+        examples, rows=concatenate_datasets([examples.rows] * times), lengths=examples.lengths * times,
+        learnt_tokens=examples.learnt_tokens * times,
+    )  # fmt: skip
+
+
+class ReplayLines(NamedTuple):
+    """Lines drawn from a file, and how many of it could not be drawn: without an answer, or their question is corrected."""
+
+    lines: list[ConversationLine]
+    unanswered: int
+    superseded: int
+
+
+def draw_replay(path: Path, *, corrected: Path, count: int, seed: int) -> ReplayLines:
+    """Twice as many lines as are wanted, if there are, because some may be too long; in an order given by the seed.
+
+    A question of the corrections is not drawn: its old answer would unteach the new one.
+    """
+    asked = {_question(line.conversation) for line in read_conversations(corrected)}
+    numbers, unanswered, superseded = list[int](), 0, 0
+    for line in read_conversations(path):
+        if not is_answered(line.conversation):
+            unanswered += 1
+        elif _question(line.conversation) in asked:
+            superseded += 1
+        else:
+            numbers.append(line.number)
+    if not numbers:
+        raise InputError(
+            f"{path} has no row to replay ({superseded:,} corrected here, {unanswered:,} without an answer)",
+            "Name a file with other rows, or leave --replay-data out",
+        )
+    order = random.Random(f"replay-{seed}").sample(numbers, min(2 * count, len(numbers)))
+    wanted = set(order)
+    drawn = {line.number: line for line in read_conversations(path) if line.number in wanted}
+    return ReplayLines([drawn[number] for number in order], unanswered, superseded)
+
+
+def _question(conversation: Conversation) -> tuple[tuple[str, str], ...]:
+    """What is asked, without the system message and whatever the spaces."""
+    return tuple((m.role, " ".join(m.content.split())) for m in conversation.prompt if m.role != "system")
+
+
+def with_replay(examples: SFTExamples, replay: SFTExamples) -> SFTExamples:
+    """Both, with what was left out of either."""
+    counts = ("learnt_tokens", "too_long", "shortened", "unanswered", "with_context", "truncated_context", "superseded")
     return SFTExamples(
-        rows, examples.lengths * times + [replay.lengths[n] for n in drawn],
-        examples.learnt_tokens * times + round(replay.learnt_tokens * share), examples.too_long, examples.shortened,
-        examples.unanswered, examples.with_context, examples.truncated_context,
+        concatenate_datasets([examples.rows, replay.rows]), examples.lengths + replay.lengths,
+        **{name: getattr(examples, name) + getattr(replay, name) for name in counts},
     )  # fmt: skip
 
 

@@ -118,6 +118,12 @@ class Policy:
         ends = stop_ids(self.model, self.loaded.tokenizer)
         return Sampler(self.model, stop_ids=ends, pad_id=self.pad_id, decoder=decoder)
 
+    def collate(self, rollouts: Sequence[Rollout]) -> Batch:
+        """Packed where the fast forward takes them: a row beyond its rotary tables is left to the library, as in sampling."""
+        longest = max(len(rollout.prompt) + len(rollout.tokens) for rollout in rollouts)
+        packed = self.fast is not None and longest <= self.fast.decoder.max_positions
+        return collate(rollouts, self.pad_id, self.device, packed=packed)
+
     def text(self, tokens: Sequence[int]) -> str:
         """An answer as people read it: without control tokens and ids that the tokenizer cannot write."""
         tokenizer = self.loaded.tokenizer

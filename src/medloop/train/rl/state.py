@@ -67,12 +67,16 @@ class TrainState:
         """Write a checkpoint, by default under the number of the step."""
         weights = {name: p.detach() for name, p in self.policy.trained().items()}
         number = self.step if number is None else number
-        save_checkpoint(self.plan.run.checkpoints, number, weights, self.optimizer, extra={"saved": self.saved})
+        save_checkpoint(
+            self.plan.run.checkpoints, number, weights, self.optimizer, extra={"saved": self.saved, "rate": self.learning_rate}
+        )
 
     def restore(self, checkpoint: Checkpoint) -> None:
         self.set_weights(checkpoint.weights)
         self.optimizer.load_state_dict(checkpoint.optimizer)  # type: ignore[arg-type]
         self.saved, self.step = checkpoint.extra["saved"], checkpoint.step
+        # The rate that the run began with: the default may be another one by now. Earlier checkpoints do not say it.
+        self.learning_rate = checkpoint.extra.get("rate", self.learning_rate)
 
     def phase(self, name: str, done: int, total: int) -> None:
         finished = max(self.step - 1, 0)

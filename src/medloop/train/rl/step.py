@@ -16,7 +16,7 @@ from medloop.errors import ResultError
 from medloop.train.rl import samples
 from medloop.train.rl.audit import CAUTIOUS, watched
 from medloop.train.rl.experience import Experience
-from medloop.train.rl.policy import Batch, PolicyOutput, collate
+from medloop.train.rl.policy import Batch, PolicyOutput
 from medloop.train.rl.state import TrainState
 
 MAX_SKIPPED = 3  # steps that may end in a number that is not finite
@@ -111,7 +111,7 @@ def _micro_batches(state: TrainState, rows: Sequence[int], experience: Experienc
     for start in range(0, len(rows), state.micro_batch_size):
         part = list(rows[start : start + state.micro_batch_size])
         rollouts = [experience.rollouts[row] for row in part]
-        yield part, collate(rollouts, state.policy.pad_id, state.policy.device, packed=state.policy.fast is not None)
+        yield part, state.policy.collate(rollouts)
 
 
 def _halve_micro_batches(state: TrainState) -> None:

@@ -13,6 +13,7 @@ INPUTS = {
 }  # fmt: skip
 BACKENDS = {
     "fast": "the fast decoder", "cuda_graph": "the fast decoder in a CUDA graph", "vllm": "a vLLM server",
+    "mixed": "the fast decoder, and the library's forward pass where texts were too long for it",
     "library": "the library's forward pass, on a GPU many times slower than the fast decoder",
 }  # fmt: skip
 # A row of the table: its label, the metrics it shows, and how. A row is left out where one of its metrics is missing.

@@ -2,7 +2,8 @@
 
 The loss is computed in one of three ways, named in `backend`: `fast` on a GPU, by the forward pass of RL (fast_forward.py),
 rows one after the other without padding; `direct` on a CPU, by the library with the output layer on answer tokens only; and
-`library`, as TRL does it, where neither agrees with it (4-bit weights, dropout, full training on a GPU, other architectures).
+`library`, as TRL does it, where neither agrees with it (4-bit weights, dropout, full training on a GPU, other architectures),
+and for batches with a row that is longer than the rotary tables of `fast`.
 """
 
 import logging
@@ -46,6 +47,12 @@ def pack_examples(features: list[dict[str, Any]]) -> PackedExamples:
     return PackedExamples(rows, predictors, labels[predictors])
 
 
+def has_dropout(module: torch.nn.Module) -> bool:
+    """A layer of dropout, or attention that drops weights itself (`attention_dropout` of its model's configuration)."""
+    inside = getattr(module, "attention_dropout", 0.0)
+    return (isinstance(module, torch.nn.Dropout) and module.p > 0) or (isinstance(inside, float) and inside > 0)
+
+
 class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
     """SFTTrainer with `checkpoints`, `checkpoint` and `order`."""
 
@@ -54,6 +61,7 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fast = self._open_fast() if self._wants_fast() else None
+        self.beyond = self.warned = False  # whether the last batch was too long for `fast`
         if self.fast is not None:
             collate = self.data_collator
             self.data_collator = lambda features: {**collate(features), PACKED: pack_examples(features)}
@@ -62,8 +70,10 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
 
     @property
     def backend(self) -> str:
-        """How the loss is computed: fast, direct or library."""
-        return "fast" if self.fast is not None else "direct" if self.direct else "library"
+        """How the last loss was computed: fast, direct or library."""
+        if self.fast is not None:
+            return "library" if self.beyond else "fast"
+        return "direct" if self.direct else "library"
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """The dev loss per trained token, whatever the batches; the trainer's own is a mean over batches."""
@@ -80,16 +90,27 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        if self.fast is not None:
-            return self._fast_loss(inputs, num_items_in_batch)
-        if self.direct:
+        packed = inputs.pop(PACKED, None)
+        if packed is not None and not self._is_beyond(packed.rows):
+            return self._fast_loss(packed, num_items_in_batch)
+        if self.direct and packed is None:
             return self._direct_loss(inputs, num_items_in_batch)
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
-    def _fast_loss(self, inputs: dict[str, Any], num_items: Any) -> Tensor:
+    def _is_beyond(self, rows: PackedRows) -> bool:
+        """Whether a row is longer than the rotary tables: the library knows what comes then."""
+        assert self.fast is not None
+        limit = self.fast.decoder.max_positions
+        self.beyond = rows.longest_key > limit
+        if self.beyond and not self.warned:
+            self.warned = True
+            log.warning("Batches with rows of more than %d tokens use the library's forward pass, about 2 times slower.", limit)
+        return self.beyond
+
+    def _fast_loss(self, packed: PackedExamples, num_items: Any) -> Tensor:
         """The loss over answer tokens by our own forward pass."""
         assert self.fast is not None
-        packed, decoder = inputs[PACKED].to(self.args.device), self.fast.decoder
+        packed, decoder = packed.to(self.args.device), self.fast.decoder
         decoder.refresh()  # the optimizer has written since
         hidden = self.fast(packed.rows)[packed.predictors]
         logprobs = token_logprobs(
@@ -124,7 +145,7 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
 
     def _wants_fast(self) -> bool:
         """On a GPU, for a LoRA without dropout whose activations may be kept."""
-        dropout = any(isinstance(module, torch.nn.Dropout) and module.p > 0 for module in self.model.modules())
+        dropout = any(has_dropout(module) for module in self.model.modules())
         return not self.args.use_cpu and isinstance(self.model, PeftModel) and not (dropout or self.args.gradient_checkpointing)
 
     def _open_fast(self) -> Any:
