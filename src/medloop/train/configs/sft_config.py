@@ -19,7 +19,7 @@ class SFTConfig(ContextConfig):
     replay_data: str | None = Field(
         None,
         description="Rows learnt before, when data is a few corrections: those are repeated to 256 rows, and as many of "
-        "these join, drawn by the seed. Then least_steps is 300, unless it or epochs is given, and the default learning rate half.",
+        "these join, drawn by the seed. Then least_steps is 300, unless it or epochs is given, and the default rate half.",
     )
     adapter: str | None = Field(None, description="Adapter to continue from, as online learning does; empty: a fresh one.")
     dev_data: str | None = Field(
