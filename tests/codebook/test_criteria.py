@@ -218,6 +218,13 @@ def test_erasing_a_correction_erases_its_criteria_and_no_others(store, settings,
     assert accepted_cases(store, "evaluation", actor="test") == []
 
 
+def test_of_two_corrections_in_the_same_words_only_the_erased_one_loses_its_criteria(store, settings, people, accepted):
+    twin = correction(store, recorded_by=people["dr.li"])
+    kept = {row.criterion_id for row in draft_from(store, twin, actor="test")}
+    erase_records(store, ErasureRequest(records=(accepted,), reason="asked"), actor="test")
+    assert {row.criterion_id for row in criteria.list_criteria(store)} == kept
+
+
 @pytest.fixture
 def teacher(settings):
     """A teacher that writes what the test wants, behind the real client."""
