@@ -32,10 +32,10 @@ from medloop.contracts.rule import EntryKind, EntryState, VersionAction
 from medloop.errors import InputError, ResultError
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.store import audit
-from medloop.store.crypto import ErasedKeyError
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
-from medloop.store.records.crud import decrypt_row, encrypt_columns
+from medloop.store.records.content_rows import open_rows
+from medloop.store.records.crud import encrypt_columns
 from medloop.store.tables import codebook_entries, codebook_trials, codebook_versions, users
 
 PROPOSERS = ("clinician", "annotator", "engineer", "admin")
@@ -353,18 +353,10 @@ def _by_id(store: Store, revision_ids: Sequence[str]) -> dict[str, CodebookEntry
 
 
 def _read(store: Store, query: Select[Any]) -> list[CodebookEntry]:
-    rows = genuine_rows(store, codebook_entries, query)
-    with store.read() as conn:
-        opened = [_entry(store, conn, row) for row in rows]
-    return [entry for entry in opened if entry is not None]
+    return [_entry(row, content) for row, content in open_rows(store, codebook_entries, query)]
 
 
-def _entry(store: Store, conn: Connection, row: Row[Any]) -> CodebookEntry | None:
-    """None for a row that came back from a backup after its key was destroyed."""
-    try:
-        content = decrypt_row(codebook_entries, row, store.keys.reading(conn, row))["content"]
-    except ErasedKeyError:
-        return None
+def _entry(row: Row[Any], content: bytes) -> CodebookEntry:
     values = {name: value for name, value in row._mapping.items() if name not in _NOT_IN_ENTRY}
     return CodebookEntry.model_validate({**values, "content": EntryText.model_validate_json(content)})
 

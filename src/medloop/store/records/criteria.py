@@ -21,10 +21,9 @@ from medloop.contracts.criterion import CriterionState
 from medloop.errors import InputError, ResultError
 from medloop.knobs import problem_text
 from medloop.store import audit
-from medloop.store.crypto import ErasedKeyError
 from medloop.store.db import Store
-from medloop.store.genuine_rows import genuine_rows
-from medloop.store.records.crud import decrypt_row, encrypt_columns
+from medloop.store.records.content_rows import open_rows
+from medloop.store.records.crud import encrypt_columns
 from medloop.store.tables import rubric_criteria, users
 
 DRAFTERS = ("clinician", "annotator", "engineer", "admin")
@@ -225,17 +224,9 @@ def _note(conn: Connection, actor: str, action: str, criterion: CorrectionCriter
 
 
 def _read(store: Store, query: Select[Any]) -> list[CorrectionCriterion]:
-    rows = genuine_rows(store, rubric_criteria, query)
-    with store.read() as conn:
-        opened = [_criterion(store, conn, row) for row in rows]
-    return [criterion for criterion in opened if criterion is not None]
+    return [_criterion(row, content) for row, content in open_rows(store, rubric_criteria, query)]
 
 
-def _criterion(store: Store, conn: Connection, row: Row[Any]) -> CorrectionCriterion | None:
-    """None for a row that came back from a backup after its key was destroyed."""
-    try:
-        content = decrypt_row(rubric_criteria, row, store.keys.reading(conn, row))["content"]
-    except ErasedKeyError:
-        return None
+def _criterion(row: Row[Any], content: bytes) -> CorrectionCriterion:
     values = {name: value for name, value in row._mapping.items() if name not in _NOT_IN_RECORD}
     return CorrectionCriterion.model_validate({**values, "content": _opened(json.loads(content))})
