@@ -122,6 +122,7 @@ class BackendPool:
         self.retries = 0
         self._turn = 0
         self._looking: asyncio.Task[None] | None = None
+        self._opened: list[ConnectionStack] = []
 
     async def __aenter__(self) -> BackendPool:
         self.backends = [self._backend(address, fallback) for address, fallback in self._addresses]
@@ -133,11 +134,12 @@ class BackendPool:
             self._looking.cancel()
             with suppress(asyncio.CancelledError):
                 await self._looking
-        for backend in self.backends:
-            await backend.server.connections.aclose()
+        for connections in self._opened:
+            await connections.aclose()
 
     def _backend(self, address: BackendAddress, fallback: bool) -> Backend:
         connections = ConnectionStack(CheckedNetwork(self._networks))
+        self._opened.append(connections)
         return Backend(address, ModelServer(address.url, connections, self._key, self._timeouts), fallback)
 
     async def _keep_looking(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import certifi
 import httpcore
 
@@ -32,12 +33,14 @@ class ConnectionStack:
             try:
                 yield response
             finally:
-                await response.aclose()
+                with anyio.CancelScope(shield=True):  # a reader who leaves cancels every further await, and a socket stays open
+                    await response.aclose()
         finally:
             if connection.is_idle() and not connection.is_closed() and not self._closed and len(self._idle) < MOST_IDLE:
                 self._idle.append(connection)
             else:
-                await connection.aclose()
+                with anyio.CancelScope(shield=True):
+                    await connection.aclose()
 
     async def request(self, request: httpcore.Request) -> httpcore.Response:
         """The response with its whole body."""
