@@ -97,14 +97,16 @@ def _choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool)
         is_known = is_term(text, (start, end, "NAME"))
         sure = choice.SURE_OF_WORD if situation.is_word or is_known else choice.SURE
         least = choice.UNLIKELY if len(text) < _NOTE else choice.UNLIKELY_IN_LONG
-        if (chance >= sure and len(text) < _NOTE) or (is_name and (chance >= least or threshold < _SPOKEN)):
+        may_add = len(text) < _NOTE and (end - start > 1 or surname_length(text, start) > 0)
+        if (chance >= sure and may_add) or (is_name and (chance >= least or threshold < _SPOKEN)):
             names.append((start, end))
         elif end - start > 1:
             if not situation.is_word and threshold < NEVER and not is_known and not _is_everyday(text, start, end):
                 nearest = max(nearest, best / threshold)
             elif best >= (_SURE if is_known else _LIKELY) and _is_unlikely_word(text, start, end):
                 nearest = max(nearest, _LEFT)
-            if chance >= (choice.DOUBTFUL_WORD if situation.is_word or is_known else choice.DOUBTFUL):
+            is_word = situation.is_word or is_known or _begins_word(text, start) or text[start:end] in ordinary_words()
+            if chance >= (choice.DOUBTFUL_WORD if is_word else choice.DOUBTFUL):
                 nearest = max(nearest, _LEFT)
     return names, nearest
 
@@ -115,9 +117,16 @@ def _is_unlikely_word(text: str, start: int, end: int) -> bool:
         return False
     if opens(text, start) and _PATIENT_BEHIND.match(text, end):
         return True
-    if is_term(text, (start, end, "NAME")):
+    if is_term(text, (start, end, "NAME")) or _begins_word(text, start):
         return False
     return text[start:end] not in ordinary_words() and not any(is_pair(text, index) for index in range(start - 1, end))
+
+
+def _begins_word(text: str, start: int) -> bool:
+    """Whether an everyday word of two characters without a surname begins here: (上文)视."""
+    if surname_length(text, start):
+        return False
+    return text[start : start + 2] in ordinary_words() or is_term(text, (start, start + 2, "NAME"))
 
 
 def is_titled(text: str, end: int) -> bool:
@@ -134,6 +143,7 @@ def _opens_note(text: str, start: int, end: int) -> bool:
         and not _is_weekday_or_across(text, start)
         and not _begins_blocked_word(text, start, 3)
         and not is_term(text, (start, end, "NAME"))
+        and not (end - start > 2 and _begins_word(text, start))
         and _PATIENT_BEHIND.match(text, end) is not None
     )
 

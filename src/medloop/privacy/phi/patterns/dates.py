@@ -63,6 +63,6 @@ DATES = (
     pattern("Chinese date of birth", "DATE", "出生日期：{1975年4月}",
             r"(?:出生日期|出生于|生日|生于)[ :是为]{0,3}(?P<phi>\d{4}(?:年|[-/.])?\d{0,2}(?:月|[-/.])?\d{0,2}日?)", digits=4),
     pattern("English date of birth", "DATE", "DOB: {4 Apr 75}",
-            r"\b(?:DOB|date of birth|born(?: on)?(?! (?:at|by|via|with|to|premature|preterm|full|after|weighing)\b))[ :]{0,3}(?P<phi>[A-Za-z0-9][A-Za-z0-9,/.\- ]{3,20}\d)", digits=1, hints=("dob", "birth", "born"), flags=re.I),
+            r"\b(?:DOB(?![a-z])|date of birth|born(?: on)?(?! (?:at|by|via|with|to|premature|preterm|full|after|weighing)\b))[ :]{0,3}(?P<phi>[A-Za-z0-9][A-Za-z0-9,/.\- ]{3,20}\d)", digits=1, hints=("dob", "birth", "born"), flags=re.I),
 )
 # fmt: on
