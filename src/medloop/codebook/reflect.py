@@ -66,12 +66,12 @@ WORDS: dict[str, tuple[str, str]] = {
     "gives_dose": ("不要给出剂量，请让医生或药师按体重和病情决定。", "Do not give a dose; a doctor or pharmacist decides it."),
     "starts_medicine": ("不要建议患者自行用药。", "Do not tell the patient to start a medicine."),
     "reassures": ("不要用“没事”来安慰。", "Do not say that it is harmless."),
-    "unclear": (
-        "专家补充了什么还不明确，批准前请改写这条规则。",
-        "What the expert added is not clear; rewrite this rule before you approve it.",
-    ),
     "language": ("用提问的语言回答。", "Answer in the language of the question."),
 }
+UNCLEAR = (  # no rule, but what stands in a draft until somebody has written one
+    "专家补充了什么还不明确，批准前请改写这条规则。",
+    "What the expert added is not clear; rewrite this rule before you approve it.",
+)
 REWORDED = 0.2  # cosine of n-grams from which a sentence says an earlier one in other words
 INJECTED = ("ignore", "忽略", "system prompt", "系统提示")  # a rule is about answers, not about other rules
 
@@ -183,7 +183,7 @@ def _text(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[s
     parts = [WORDS[kind][0 if chinese else 1] for kind in kinds]
     if not parts and sentence:
         parts = [SAY_FIRST[0 if chinese else 1] + sentence]
-    parts = parts or [WORDS["unclear"][0 if chinese else 1]]
+    parts = parts or [UNCLEAR[0 if chinese else 1]]
     topic = _topic(correction)
     if not topic:
         return ("此类问题：" if chinese else "For questions like this: ") + (" ".join(parts) if not chinese else "".join(parts))
