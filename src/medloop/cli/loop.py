@@ -147,7 +147,7 @@ def look(settings: Settings, every_hours: float, config: Path | None, pairs: lis
     said = _step_line(chosen.name)
 
     def on_stage(step: str) -> None:
-        """The cycle has begun: from now on its feedback is no reason for another one."""
+        """The cycle has begun: from now on its feedback does not start another one."""
         if step == FIRST_STEP and not events:
             with open_store(settings) as store:
                 filed = check_trigger(store, when, write=True, actor=actor()).trigger

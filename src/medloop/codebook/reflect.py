@@ -116,7 +116,7 @@ class CorrectedAnswer:
 
 
 def reflect(correction: CorrectedAnswer, others: Sequence[str] = ()) -> EntryText:
-    """`others` are experts' answers to other questions of this kind: what they say too is no chance."""
+    """`others` are experts' answers to other questions of this kind: a sentence that they share is not there by chance."""
     added, removed = correction.added(), correction.removed()
     sentence = _first_sentence(correction, added, removed, others)
     reason = " ".join(correction.reason.split())
@@ -169,7 +169,7 @@ def _with_conditional(acts: Sequence[Act]) -> set[str]:
 
 
 def forbidden_name(act: Act) -> str | None:
-    """The name under which a rule can forbid an act; None where the act is no advice."""
+    """The name under which a rule can forbid an act; None where the act does not advise anything."""
     if act.polarity == "directive" or (act.polarity == "conditional" and act.kind in MEDICINE):
         return act.kind
     return f"{act.kind}/negated" if act.polarity == "negated" else None

@@ -36,7 +36,8 @@ from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
 from medloop.store.records.content_rows import open_rows
 from medloop.store.records.crud import encrypt_columns
-from medloop.store.tables import codebook_entries, codebook_trials, codebook_versions, users
+from medloop.store.records.gate_people import check_person
+from medloop.store.tables import codebook_entries, codebook_trials, codebook_versions
 
 PROPOSERS = ("clinician", "annotator", "engineer", "admin")
 APPROVERS = ("clinician",)
@@ -339,12 +340,7 @@ def _retire_rows(conn: Connection, revision_ids: Sequence[str]) -> None:
 
 
 def _check_person(conn: Connection, user_id: str, roles: tuple[str, ...], what: str) -> str:
-    user = conn.execute(select(users.c.role, users.c.disabled, users.c.requested_by).where(users.c.user_id == user_id)).first()
-    if user is None or user.disabled or user.requested_by is not None:
-        raise CodebookPersonError("Only an active user of this workspace can do this", "'medloop users list' shows all users")
-    if user.role not in roles:
-        raise CodebookPersonError(f"Your role ({user.role}) cannot {what}", f"Allowed roles: {', '.join(roles)}")
-    return str(user.role)
+    return check_person(conn, user_id, roles, what, CodebookPersonError)
 
 
 def _by_id(store: Store, revision_ids: Sequence[str]) -> dict[str, CodebookEntry]:

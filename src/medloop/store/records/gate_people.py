@@ -14,9 +14,13 @@ class GatePersonError(InputError):
     """This person may not sign, waive or approve this."""
 
 
-def check_person(conn: Connection, user_id: str, roles: tuple[str, ...], what: str) -> None:
+def check_person(
+    conn: Connection, user_id: str, roles: tuple[str, ...], what: str, error: type[InputError] = GatePersonError
+) -> str:
+    """The role of an active user who has one of these roles; `error` for anybody else."""
     user = conn.execute(select(users.c.role, users.c.disabled, users.c.requested_by).where(users.c.user_id == user_id)).first()
     if user is None or user.disabled or user.requested_by is not None:
-        raise GatePersonError("Only an active user of this workspace can do this", "'medloop users list' shows all users")
+        raise error("Only an active user of this workspace can do this", "'medloop users list' shows all users")
     if user.role not in roles:
-        raise GatePersonError(f"Your role ({user.role}) cannot {what}", f"Allowed roles: {', '.join(roles)}")
+        raise error(f"Your role ({user.role}) cannot {what}", f"Allowed roles: {', '.join(roles)}")
+    return str(user.role)
