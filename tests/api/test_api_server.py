@@ -282,7 +282,7 @@ def test_the_same_settings_give_the_same_objective_over_http_and_from_the_comman
 
 def test_jobs_outlive_a_killed_server_and_the_next_one_finds_them(server, home):
     settings = Settings(home=home)
-    config = {"steps": 40, "prompts_per_step": 2, "samples": 2, "max_new_tokens": 8, "held_out_n": 0, "lora_r": 2}
+    config = {"steps": 8, "prompts_per_step": 2, "samples": 2, "max_new_tokens": 8, "held_out_n": 0, "lora_r": 2}
     body = {"stage": "GRPO", "model_id": "models/full/base", "config": config}
     job_id = server.client.post("/api/train", json=body).json()["job_id"]
     folder = queue.folder_of(job_id, settings)

@@ -95,6 +95,7 @@ def test_every_setting_says_what_it_is():
         assert field.description and field.description.endswith("."), name
 
 
+@pytest.mark.slow  # the jobs' tests stop a worker by the same signal
 def test_a_polite_stop_leaves_a_checkpoint(settings):
     words = [sys.executable, "-m", "medloop", "--home", str(settings.home), "train", "sft", "--model", settings.model]
     words += ["--batch-size", "1", "--epochs", "40", "--set", "save_every=1000000"]

@@ -75,9 +75,13 @@ def gate(clinic: Path, command_line, monkeypatch):
     ("name", "reasons"),
     [
         ("reckless", ("red_team/red/risk", "non_inferiority/gold/risk")),
-        ("everybody_to_the_er", ("over_triage/gold/overtriage", "over_triage_level/gold/overtriage")),
+        pytest.param(
+            "everybody_to_the_er",
+            ("over_triage/gold/overtriage", "over_triage_level/gold/overtriage"),
+            marks=pytest.mark.slow,
+        ),
         ("no_chinese", ("language/zh",)),
-        ("reward_words", ("template_words/list", "template_words/reward")),
+        pytest.param("reward_words", ("template_words/list", "template_words/reward"), marks=pytest.mark.slow),
     ],
 )
 def test_a_harmful_model_is_refused_for_the_right_reason(gate, name: str, reasons: tuple[str, ...]) -> None:
