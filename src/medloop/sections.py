@@ -31,6 +31,11 @@ class DatabaseSettings(Section):
         SecretStr(""), description="Base64 of the 32 bytes that encrypt stored text; empty: the key file is used."
     )
     key_file: Path | None = Field(None, description="Key file; empty: keys/master.key in the workspace.")
+    vectors: Literal["auto", "files"] = Field(
+        "auto",
+        description="Vectors of documents on PostgreSQL: auto: in the database, unencrypted, where its extension pgvector is "
+        "enabled; files: in the workspace.",
+    )
 
 
 class TeacherSettings(Section):

@@ -86,10 +86,13 @@ def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> No
     held, makefile = lock.read_lock(texts()["requirements.lock"]), (ROOT / "Makefile").read_text(encoding="utf-8")
     assert {"hatchling", "editables", "trove-classifiers", "pathspec", "pluggy", "packaging"} <= held.keys()
     installs = [line for line in makefile.splitlines() if "pip install" in line or "$(PIP)" in line or "$(LOCKED)" in line]
-    [ragas] = [line for line in installs if "$(RAGAS)" in line]  # an environment of its own, locked like ours
-    assert "--require-hashes --no-deps --only-binary :all: -r requirements-ragas.txt" in ragas
-    pinned = lock.read_lock((ROOT / "requirements-ragas.txt").read_text(encoding="utf-8"))
-    assert "ragas" in pinned and not [name for name, (_, hashes) in pinned.items() if not hashes]
+    [own] = [line for line in installs if "-r requirements-$(1).txt" in line]  # environments of their own, locked like ours
+    assert "--require-hashes --no-deps --only-binary :all: -r requirements-$(1).txt" in own
+    environments = re.findall(r"^\$\(eval \$\(call OWN_ENV,([\w-]+),", makefile, re.MULTILINE)
+    assert {"ragas", "clients", "vllm", "label-studio", "playground", "axe", "pgvector"} == set(environments)
+    for name in environments:
+        pinned = lock.read_lock((ROOT / f"requirements-{name}.txt").read_text(encoding="utf-8"))
+        assert pinned and not [package for package, (_, hashes) in pinned.items() if not hashes], name
     [harness] = [line for line in installs if "$(LM_EVAL)" in line]  # likewise, for one comparison
     pins = next(line for line in makefile.splitlines() if line.startswith("LM_EVAL")).partition("=")[2].split()
     assert all("==" in pin for pin in pins if pin != ":=")
@@ -97,11 +100,7 @@ def test_what_builds_medloop_is_locked_and_used_as_it_is(lock: ModuleType) -> No
     assert "--require-hashes --no-deps --no-build-isolation -r requirements-label-studio-sources.txt" in sources
     archives = lock.read_lock((ROOT / "requirements-label-studio-sources.txt").read_text(encoding="utf-8"))
     assert len(archives) == 5 and all(hashes for _, hashes in archives.values())
-    environments = ("$(CLIENTS)", "$(VLLM)", "$(PLAYGROUND)", "$(LABEL_STUDIO)", "$(AXE)")  # likewise, by hash
-    own = [line for line in installs if any(name in line for name in environments) and line != sources]
-    assert all("--require-hashes --no-deps --only-binary :all: -r requirements-" in line for line in own)
-    assert len(own) == len(environments)
-    installs = [line for line in installs if line not in (ragas, harness, sources, *own)]
+    installs = [line for line in installs if line not in (own, harness, sources)]
     assert len(installs) == 6 and "--require-hashes --no-deps --only-binary :all:" in installs[1]
     assert all("$(LOCKED) -r requirements" in line for line in installs[2:5])
     assert installs[5].strip() == "@$(PIP) --no-deps --no-build-isolation -e ."

@@ -1,6 +1,7 @@
 """The index: finds by words and vectors, says when nothing fits, is made again when it is missing, damaged or outdated."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from knowledge_world import CHINESE, GUIDELINE, make_pdf, word_encoder
@@ -28,64 +29,61 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_citation_points_to_its_page_and_characters(tmp_path: Path) -> None:
+def test_a_citation_points_to_its_page_and_characters(tmp_path: Path, opened: Any) -> None:
     path = make_pdf(tmp_path / "a.pdf", ["Chickenpox spreads easily among children.", "Adrenaline treats anaphylaxis at once."])
     (read,) = read_file(path)
     library = Library(tmp_path)
     library.add(read, actor="user:test")
-    index = open_index(tmp_path, word_encoder())
-    assert index is not None
+    index = opened(tmp_path, word_encoder())
     passage = index.search("What treats anaphylaxis?").passages[0]
     assert passage.page == 2
     assert library.pages(passage.document)[1].text[passage.start : passage.end] == passage.text and "Adrenaline" in passage.text
 
 
-def test_headings_find_what_the_words_of_a_piece_do_not_say(home: Path) -> None:
-    index = open_index(home, None)
-    assert index is not None
+def test_headings_find_what_the_words_of_a_piece_do_not_say(home: Path, opened: Any) -> None:
+    index = opened(home, None)
     first = index.search("Does dantrolene help in heat stroke?").passages[0]
     assert "Dantrolene" in first.text and first.title.endswith("Heat Stroke > Treatment")
     assert "第4周" in index.search("新冠出院后第几周复诊随访").passages[0].text
 
 
-def test_what_is_not_in_the_documents_gives_no_passage(home: Path) -> None:
+def test_what_is_not_in_the_documents_gives_no_passage(home: Path, opened: Any) -> None:
     for encoder in (None, word_encoder()):
-        index = open_index(home, encoder)
-        assert index is not None
+        index = opened(home, encoder)
         for question in ("How do I renew my passport in Lisbon?", "股票今天涨了吗", "", "???", "a" * 5000):
             assert index.search(question).passages == (), question
 
 
-def test_neighbours_on_a_page_are_one_passage(tmp_path: Path) -> None:
+def test_neighbours_on_a_page_are_one_passage(tmp_path: Path, opened: Any) -> None:
     add_text(
         tmp_path,
         "long",
         "# Insulin\n\n" + "\n".join(f"Insulin rule {n}: " + "store it cold and keep it dry. " * 18 for n in range(3)),
     )
-    index = open_index(tmp_path, None)
-    assert index is not None and len(index.chunks) == 3
+    index = opened(tmp_path, None)
+    assert len(index.chunks) == 3
     passages = index.search("insulin store cold dry").passages
     assert len(passages) < 3 and max(len(passage.text) for passage in passages) > 500
 
 
-def test_the_same_content_is_one_document_and_is_encoded_once(home: Path) -> None:
+def test_the_same_content_is_one_document_and_is_encoded_once(home: Path, opened: Any) -> None:
     calls: list[int] = []
-    open_index(home, word_encoder(calls))
+    opened(home, word_encoder(calls))
     encoded = sum(calls)
     assert add_text(home, "again", GUIDELINE) == add_text(home, "third", GUIDELINE) and len(Library(home).documents()) == 2
-    open_index(home, word_encoder(calls))
+    opened(home, word_encoder(calls))
     assert encoded > 0 and sum(calls) == encoded
 
 
-def test_an_interrupted_index_goes_on_with_the_next_document(home: Path) -> None:
+def test_an_interrupted_index_goes_on_with_the_next_document(home: Path, opened: Any) -> None:
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
     calls: list[int] = []
     with pytest.raises(KeyboardInterrupt):
-        open_index(home, word_encoder(calls), on_document=stop)
+        opened(home, word_encoder(calls), on_document=stop)
     assert len(calls) == 1
-    open_index(home, word_encoder(calls))
+    opened(home, word_encoder(calls))
     assert len(calls) == 2  # one per document: the first one was not repeated
 
 
@@ -149,8 +147,8 @@ def test_a_document_about_a_person_is_refused_or_scrubbed(tmp_path: Path) -> Non
     assert added.document.identifiers == "scrubbed"
 
 
-def test_the_hash_names_everything_that_changes_a_result(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hashes = {open_index(home, None).hash, open_index(home, word_encoder()).hash}
+def test_the_hash_names_everything_that_changes_a_result(home: Path, monkeypatch: pytest.MonkeyPatch, opened: Any) -> None:
+    hashes = {opened(home, None).hash, opened(home, word_encoder()).hash}
     monkeypatch.setattr(search, "VERSION", "another")
-    hashes.add(open_index(home, None).hash)
+    hashes.add(opened(home, None).hash)
     assert len(hashes) == 3

@@ -7,11 +7,12 @@ import typer
 
 from medloop.cli import ui
 from medloop.errors import InputError, ResultError
-from medloop.loop.knowledge import KnowledgeSearch
+from medloop.loop.knowledge import KnowledgeSearch, postgres_store, vector_note
 from medloop.serve.agent.documents import read_file
 from medloop.serve.agent.library import Added, Identifiers, Library
 from medloop.settings import Settings
 from medloop.store.audit_trail import AuditTrail, actor, open_audit_trail
+from medloop.store.db import Store
 
 knowledge_app = typer.Typer(no_args_is_help=True, help="Documents that the assistant may cite: add, list, search, check, remove.")
 
@@ -89,12 +90,19 @@ def _line(added: Added, empty_pages: int) -> str:
 
 
 def _say_index(settings: Settings) -> None:
-    with ui.progress("Index: documents") as bar:
-        index = KnowledgeSearch(settings, lambda done, total: bar.update(done, total)).index()
-    if index is None:
-        ui.say("There are no documents.")
-        return
-    ui.say(f"Index: {len(index.cards)} documents, {len(index.chunks):,} passages, {index.backend}.")
+    with postgres_store(settings) as store:
+        with ui.progress("Index: documents") as bar:
+            index = KnowledgeSearch(settings, lambda done, total: bar.update(done, total), store, tidy=True).index()
+        if index is None:
+            ui.say("There are no documents.")
+            return
+        ui.say(f"Index: {len(index.cards)} documents, {len(index.chunks):,} passages, {index.backend}.")
+        _say_note(store)
+
+
+def _say_note(store: Store | None) -> None:
+    if note := vector_note(store):
+        ui.say(note)
 
 
 @knowledge_app.command("list")
@@ -103,7 +111,8 @@ def list_(as_json: ui.AsJson = False) -> None:
 
     Example:  medloop knowledge list --json
     """
-    documents = Library(ui.settings().home).documents()
+    settings = ui.settings()
+    documents = Library(settings.home).documents()
     if as_json:
         ui.say_json([{**stored.card.model_dump(mode="json"), "sha256": stored.sha256} for stored in documents])
         return
@@ -116,6 +125,8 @@ def list_(as_json: ui.AsJson = False) -> None:
         for card in (stored.card for stored in documents)
     ]
     ui.table(("document", "kind", "language", "pages", "identifiers", "added", "title"), rows)
+    with postgres_store(settings) as store:
+        _say_note(store)
 
 
 @knowledge_app.command("search")
@@ -128,8 +139,9 @@ def search(
 
     Example:  medloop knowledge search "Does dantrolene help in heat stroke?"
     """
-    engine = KnowledgeSearch(ui.settings())
-    result = engine.examine(question, count=count)
+    settings = ui.settings()
+    with postgres_store(settings) as store:
+        result = KnowledgeSearch(settings, store=store).examine(question, count=count)
     if result is None:
         raise InputError("There are no documents", "Add some with 'medloop knowledge add FILE'")
     if as_json:
@@ -164,26 +176,34 @@ def remove(document: DocumentId) -> None:
 def check(as_json: ui.AsJson = False) -> None:
     """Check every document against its hashes, make what the index lacks, and say what searches it.
 
+    Vectors in a PostgreSQL database are read and compared with their hashes, too; damaged ones are made again.
+
     Example:  medloop knowledge check
     """
     settings = ui.settings()
-    damaged = Library(settings.home).damaged()
-    if not damaged:
-        with ui.progress("Index: documents") as bar:
-            index = KnowledgeSearch(settings, lambda done, total: bar.update(done, total)).index()
-        facts = {
-            "documents": len(index.cards) if index else 0, "passages": len(index.chunks) if index else 0,
-            "search": index.backend if index else "none", "index": index.hash if index else None, "damaged": [],
-        }  # fmt: skip
-    else:
-        facts = {"damaged": [{"document": name, "reason": reason} for name, reason in damaged]}
-    if as_json:
-        ui.say_json(facts)
-    elif not damaged:
-        ui.say(f"{facts['documents']} documents, {facts['passages']:,} passages, {facts['search']}. All hashes are right.")
-    for name, reason in damaged if not as_json else []:
-        ui.say(f"{name}: {reason}")
-    if damaged:
+    if damaged := Library(settings.home).damaged():
+        if as_json:
+            ui.say_json({"damaged": [{"document": name, "reason": reason} for name, reason in damaged]})
+        for name, reason in damaged if not as_json else []:
+            ui.say(f"{name}: {reason}")
         raise ResultError(
             f"{len(damaged)} documents are damaged", "Remove each with 'medloop knowledge remove DOCUMENT' and add its file again"
         )
+    with postgres_store(settings) as store:
+        with ui.progress("Index: documents") as bar:
+            engine = KnowledgeSearch(settings, lambda done, total: bar.update(done, total), store, tidy=True)
+            index, repaired = engine.index(), engine.repair()
+        note = vector_note(store)
+    facts = {
+        "documents": len(index.cards) if index else 0, "passages": len(index.chunks) if index else 0,
+        "search": index.backend if index else "none", "index": index.hash if index else None, "repaired": repaired,
+        "note": note, "damaged": [],
+    }  # fmt: skip
+    if as_json:
+        ui.say_json(facts)
+        return
+    ui.say(f"{facts['documents']} documents, {facts['passages']:,} passages, {facts['search']}. All hashes are right.")
+    if repaired:
+        ui.say(f"Vectors of {repaired} documents in the database were damaged and were made again.")
+    if note:
+        ui.say(note)

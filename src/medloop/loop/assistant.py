@@ -127,7 +127,7 @@ def erased_size(settings: Settings) -> int:
 def parts_of(store: Store, settings: Settings) -> AssistantParts:
     """What takes part in the answers of this workspace."""
     routes, memory = RouteCache(store), ErasableMemory(settings)
-    rules, documents, tools = rules_for(store), KnowledgeSearch(settings), clinical_tools(urgency=urgency)
+    rules, documents, tools = rules_for(store), KnowledgeSearch(settings, store=store), clinical_tools(urgency=urgency)
     return AssistantParts(
         live_route=routes.get, refresh_route=routes.refresh, input_guards=input_guards(), output_guards=output_guards(),
         rule_guard=rule_guard,

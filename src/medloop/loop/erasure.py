@@ -3,6 +3,7 @@
 import logging
 
 from medloop.data.feedback.write import after_erasure
+from medloop.loop.knowledge import prune_vectors
 from medloop.privacy.erasure import replay
 from medloop.privacy.erasure.contracts import ErasureProof, ErasureRequest, TrainingJobs
 from medloop.privacy.erasure.erase import erase
@@ -16,6 +17,7 @@ log = logging.getLogger(__name__)
 def erase_records(store: Store, request: ErasureRequest, *, actor: str, jobs: TrainingJobs | None = None) -> ErasureProof:
     """Erasure, with what the data stage knows about its cards; training jobs on the data are known through `jobs`."""
     proof = erase(store, request, actor=actor, recard=after_erasure, jobs=jobs)
+    prune_vectors(store)
     _refresh_backups(store)
     return proof
 
@@ -26,6 +28,7 @@ def replay_erasures(
     """Erase again what came back with a restored backup; the proofs of what had to be repeated, none if nothing came back."""
     with open_store(settings) as store:
         proofs = replay.replay_erasures(store, actor=actor, recard=after_erasure, jobs=jobs)
+        prune_vectors(store)
         if refresh_backups:
             _refresh_backups(store)
     return proofs

@@ -3,6 +3,7 @@
     find = passages_of(settings)          # None where there is no document
     find("Does dantrolene help?")         # PassagesFound: best first, none where it is not in the documents
 
+On PostgreSQL with its extension pgvector, and given the store, vectors lie and are searched in the database (`vector_note`).
 The encoder is `reward.encoder` of the settings, else BAAI/bge-m3 where it is installed (it reads Chinese), else embedded:minilm;
 without one, and without torch, the words decide alone.
 """
@@ -10,18 +11,23 @@ without one, and without torch, the words decide alone.
 import importlib.util
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medloop.contracts.assistant import FindPassages, PassagesFound
-from medloop.errors import MedloopError
+from medloop.errors import IntegrityError, MedloopError
 from medloop.models.installed import Installed, installed
+from medloop.serve.agent.database_vectors import DatabaseVectors
 from medloop.serve.agent.library import Library
 from medloop.serve.agent.search import KnowledgeIndex, OnDocument, SearchResult, TextEncoder, open_index
 from medloop.settings import Settings
+from medloop.store.db import Store, open_store
+from medloop.store.records import knowledge_vectors
+from medloop.store.records.knowledge_vectors import PgvectorState, StaleVectorsError, pgvector_state
 
 ENCODERS = ("BAAI/bge-m3", "embedded:minilm")
 log = logging.getLogger(__name__)
@@ -33,6 +39,8 @@ class KnowledgeSearch:
 
     settings: Settings
     on_document: OnDocument = lambda done, total: None
+    store: Store | None = None
+    tidy: bool = False  # whether vectors of other encoders are removed from the database, which servers leave to the commands
     encoder: TextEncoder | None = None
     _loaded: bool = False
     _index: KnowledgeIndex | None = None
@@ -52,13 +60,39 @@ class KnowledgeSearch:
             if state != self._state:
                 if state and not self._loaded:
                     self.encoder, self._loaded = load_text_encoder(self.settings), True
-                self._index = open_index(self.settings.home, self.encoder, on_document=self.on_document)
+                vectors = self.database_vectors() if state else None
+                self._index = open_index(self.settings.home, self.encoder, on_document=self.on_document, vectors=vectors)
+                if self.store is not None and not (state and vector_state(self.store).is_usable):
+                    knowledge_vectors.forget(self.store)
                 self._state = state
             return self._index
 
+    def database_vectors(self) -> DatabaseVectors | None:
+        """The database as the place of the vectors; None where they are files."""
+        if self.store is None or self.encoder is None or not (pgvector := vector_state(self.store)).is_usable:
+            return None
+        return DatabaseVectors(self.store, pgvector, self.encoder.sha256, self.encoder.width, tidy=self.tidy)
+
+    def repair(self) -> int:
+        """Make vectors again that are damaged in the database; returns of how many documents. Reads every vector."""
+        vectors = None if self._index is None else self.database_vectors()
+        if vectors is None or not (count := vectors.repair()):
+            return 0
+        self._state = None
+        self.index()
+        return count
+
     def examine(self, question: str, *, count: int = 5) -> SearchResult | None:
-        index = self.index()
-        return None if index is None else index.examine(question, count=count)
+        for attempt in (1, 2):
+            index = self.index()
+            try:
+                return None if index is None else index.examine(question, count=count)
+            except StaleVectorsError:
+                with self._lock:
+                    self._state = None
+                if attempt == 2:
+                    raise
+        raise AssertionError("unreachable")
 
     def __call__(self, question: str) -> PassagesFound:
         try:
@@ -72,9 +106,48 @@ class KnowledgeSearch:
 NO_INDEX = "sha256:" + "0" * 64  # of a workspace whose last document was removed while it is served
 
 
-def passages_of(settings: Settings) -> FindPassages | None:
+def passages_of(settings: Settings, store: Store | None = None) -> FindPassages | None:
     """What the assistant asks for passages; None where the workspace has no document."""
-    return KnowledgeSearch(settings) if Library(settings.home).state() else None
+    return KnowledgeSearch(settings, store=store) if Library(settings.home).state() else None
+
+
+@contextmanager
+def postgres_store(settings: Settings) -> Iterator[Store | None]:
+    """The store where it is PostgreSQL, which may hold vectors; None for SQLite, which never does."""
+    with nullcontext() if settings.store_url.startswith("sqlite") else open_store(settings) as store:
+        yield store
+
+
+def vector_state(store: Store) -> PgvectorState:
+    """Whether the vectors of this workspace belong into its database; otherwise why not, and what to do about it."""
+    if store.settings.database.vectors == "files":
+        return PgvectorState(reason="database.vectors is 'files'")
+    library = Library(store.settings.home)
+    if any(library.card(name).identifiers == "kept" for name, _ in library.state()):
+        hint = "Remove that document, or add it again with --identifiers scrub ('medloop knowledge list' shows which it is)"
+        return PgvectorState(
+            reason="a document was kept with identifiers of a person, and vectors cannot be encrypted", hint=hint
+        )
+    return pgvector_state(store)
+
+
+def vector_note(store: Store | None) -> str:
+    """For people: where the vectors lie, if the store is PostgreSQL; empty for SQLite."""
+    if store is None:
+        return ""
+    pgvector = vector_state(store)
+    if pgvector.is_usable:
+        return f"Vectors: in the database (pgvector {pgvector.version}), not encrypted."
+    return f"Vectors: files of the workspace, because {pgvector.reason}.{f' {pgvector.hint}.' if pgvector.hint else ''}"
+
+
+def prune_vectors(store: Store) -> int:
+    """Remove from the database the vectors of documents that were removed or rewritten, without waiting for the next question."""
+    try:
+        return knowledge_vectors.prune(store, lambda: {document.sha256 for document in Library(store.settings.home).documents()})
+    except (IntegrityError, ValueError):  # a damaged document: which vectors are its own cannot be said, so none stays
+        knowledge_vectors.forget(store)
+        return 0
 
 
 def top_passages(find: FindPassages, question: str, top_k: int) -> list[str]:

@@ -110,6 +110,17 @@ class Store:
                 self.writes += 1
                 conn.close()
 
+    @contextmanager
+    def derived(self) -> Iterator[Connection]:
+        """A write of what can be made again from files, on PostgreSQL: not audited, and nobody's feedback waits for it."""
+        with _speaking(self.engine.url):
+            conn = self._connect()
+            try:
+                with conn.begin():
+                    yield conn
+            finally:
+                conn.close()
+
     def checkpoint(self) -> None:
         """Move SQLite's write-ahead log into the database and empty it, so that no old page stays readable there."""
         if self.is_sqlite:
@@ -324,6 +335,11 @@ def _explain(error: DBAPIError, name: str) -> MedloopError:
     state = getattr(error.orig, "sqlstate", None)
     if state in ("55P03", "40P01", "40001") or "is locked" in message or "is busy" in message:
         return BusyError(f"{name} is in use by another process", "Try again when it has finished")
+    if state == "42501":
+        return StoreError(
+            f"The user of {name} may not do this",
+            "Let the database's administrator grant it CREATE on the schema of medloop's tables",
+        )
     if state == "53100" or "disk is full" in message:
         return _no_space(name)
     if "malformed" in message or "not a database" in message:

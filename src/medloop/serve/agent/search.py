@@ -26,7 +26,7 @@ from medloop.serve.agent import section_rank
 from medloop.serve.agent.bm25 import BM25
 from medloop.serve.agent.library import Library, StoredDocument
 from medloop.serve.agent.section_rank import SectionRanking
-from medloop.serve.agent.vectors import Encode, ExactNearest, Floats, Nearest, VectorFiles, nearest_of
+from medloop.serve.agent.vectors import Encode, ExactNearest, Floats, Nearest, VectorFiles, VectorPlace
 from medloop.serve.agent.words import query_words, search_words
 
 VERSION = "3"  # of words, fusion and thresholds
@@ -66,15 +66,15 @@ class KnowledgeIndex:
     """All chunks of a workspace in memory, ready to be searched. `hash` names everything that could change a result."""
 
     def __init__(
-        self, documents: Sequence[StoredDocument], chunks: Sequence[Chunk], encoder: TextEncoder | None, vectors: Floats,
-        nearest: Nearest, pages: Mapping[tuple[str, int], str],
+        self, documents: Sequence[StoredDocument], chunks: Sequence[Chunk], encoder: TextEncoder | None, nearest: Nearest,
+        pages: Mapping[tuple[str, int], str],
     ) -> None:  # fmt: skip
         self.cards: dict[str, KnowledgeDocument] = {document.card.document_id: document.card for document in documents}
-        self.chunks, self.encoder, self.vectors, self.nearest, self.pages = chunks, encoder, vectors, nearest, pages
+        self.chunks, self.encoder, self.nearest, self.pages = chunks, encoder, nearest, pages
         self.hash = index_hash(documents, encoder)
         texts = (chunking.indexed_text(self.cards[chunk.document].title, chunk) for chunk in chunks)
         self.bm25 = BM25([search_words(text) for text in texts])
-        self.sections = SectionRanking(chunks, {name: card.title for name, card in self.cards.items()}, vectors)
+        self.sections = SectionRanking(chunks, {name: card.title for name, card in self.cards.items()}, nearest.rows)
 
     @property
     def backend(self) -> str:
@@ -114,7 +114,7 @@ class KnowledgeIndex:
         likely = np.argsort(-by_words, kind="stable")[:CANDIDATES]
         candidates = np.unique(np.concatenate([near, likely]).astype(np.int64))
         cosines = np.zeros(len(self.chunks), np.float32)
-        cosines[candidates] = self.vectors[candidates] @ vector
+        cosines[candidates] = self.nearest.cosines(candidates, vector)
         return cosines
 
     def _fit(self, question: str, words: Sequence[str], best: NDArray[np.int64], cosines: Floats | None) -> tuple[float, float]:
@@ -174,43 +174,38 @@ def forget_vectors(home: Path) -> None:
 
 def open_index(
     home: Path, encoder: TextEncoder | None, *, on_document: OnDocument = lambda done, total: None,
-    nearest: Callable[[Path, str, Floats], Nearest] = nearest_of,
+    vectors: VectorPlace | None = None,
 ) -> KnowledgeIndex | None:  # fmt: skip
-    """The index of all documents; what it lacks (vectors, usearch's file) is made. None where there is no document."""
+    """The index of all documents; what it lacks is made. None where there is no document. Without a place, vectors are files."""
     library = Library(home)
     documents = library.documents()
-    if not documents:
+    if not documents or vectors is not None:
         forget_vectors(home)
+    if not documents:
         return None
-    files = VectorFiles(home, encoder.sha256, encoder.width) if encoder else None
+    place = vectors if encoder is None or vectors is not None else VectorFiles(home, encoder.sha256, encoder.width)
     chunks: list[Chunk] = []
     texts: dict[tuple[str, int], str] = {}
-    blocks: list[Floats] = []
     for done, document in enumerate(documents, start=1):
         document_id = document.card.document_id
         pages = library.pages(document_id)
         texts.update({(document_id, index): page.text for index, page in enumerate(pages)})
         own = chunking.chunk_pages(document_id, pages)
         chunks += own
-        if encoder is not None and files is not None:
-            blocks.append(_vectors(files, encoder, document, own))
+        if encoder is not None and place is not None:
+            if not place.holds(document, len(own)):
+                place.write(document, _encoded(encoder, document, own))
             on_document(done, len(documents))
-    if encoder is None or files is None:
-        none = np.zeros((0, 0), np.float32)
-        return KnowledgeIndex(documents, chunks, None, none, ExactNearest(none), texts)
-    files.prune(documents)
-    vectors = np.concatenate(blocks) if blocks else np.zeros((0, encoder.width), np.float32)
-    found = nearest(home, index_hash(documents, encoder)[7:39], vectors)
-    return KnowledgeIndex(documents, chunks, encoder, vectors, found, texts)
+    if encoder is None or place is None:
+        return KnowledgeIndex(documents, chunks, None, ExactNearest(np.zeros((0, 0), np.float32)), texts)
+    nearest = place.finish(library, documents, index_hash(documents, encoder)[7:39])
+    return KnowledgeIndex(documents, chunks, encoder, nearest, texts)
 
 
-def _vectors(files: VectorFiles, encoder: TextEncoder, document: StoredDocument, own: Sequence[Chunk]) -> Floats:
-    """The vectors of a document's chunks, from its file or made now; a chunk that the encoder cannot read has a row of zeros."""
-    if (stored := files.read(document, len(own))) is not None:
-        return stored
+def _encoded(encoder: TextEncoder, document: StoredDocument, own: Sequence[Chunk]) -> Floats:
+    """(N, D) of a document's chunks; a chunk that the encoder cannot read has a row of zeros."""
     vectors = np.zeros((len(own), encoder.width), np.float32)
     readable = [i for i, chunk in enumerate(own) if encoder.reads_chinese or detect_language(chunk.text) in ("en", "other")]
     if readable:
         vectors[readable] = encoder.encode([chunking.indexed_text(document.card.title, own[i]) for i in readable])
-    files.write(document, vectors)
     return vectors

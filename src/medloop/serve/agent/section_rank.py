@@ -4,7 +4,7 @@ Among all documents the name of the disease decides, and every section of its do
 weighs nothing, because each piece has it, so what is asked about it decides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ KEPT = 200  # documents whose words are kept
 
 
 class SectionRanking:
-    def __init__(self, chunks: Sequence[Chunk], titles: dict[str, str], vectors: Floats) -> None:
+    def __init__(self, chunks: Sequence[Chunk], titles: dict[str, str], vectors: Callable[[NDArray[np.int64]], Floats]) -> None:
         self._chunks, self._titles, self._vectors = chunks, titles, vectors
         rows: dict[str, list[int]] = {}
         for index, chunk in enumerate(chunks):
@@ -39,7 +39,7 @@ class SectionRanking:
             return gained
         gained[rows] += WEIGHT * _scaled(self._bm25(document, rows).scores(words))
         if vector is not None:
-            gained[rows] += WEIGHT * _scaled(_apart(self._vectors[rows], vector))
+            gained[rows] += WEIGHT * _scaled(_apart(self._vectors(rows), vector))
         return gained
 
     def _bm25(self, document: str, rows: NDArray[np.int64]) -> BM25:

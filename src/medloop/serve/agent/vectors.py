@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from medloop.contracts.base import canonical_json, sha256_id
 from medloop.serve.agent import chunks
-from medloop.serve.agent.library import StoredDocument
+from medloop.serve.agent.library import Library, StoredDocument
 from medloop.store.files.artifacts import atomic_write, file_sha256
 
 Floats = NDArray[np.float32]
@@ -30,22 +30,55 @@ class Encode(Protocol):
 
 
 class Nearest(Protocol):
-    """The nearest rows to a vector, best first. `backend` says what finds them."""
+    """Rows of vectors: the nearest to a vector, best first, and what they are. `backend` says what finds them."""
 
     @property
     def backend(self) -> str: ...
     def __call__(self, vector: Floats, count: int, /) -> NDArray[np.int64]: ...
+    def cosines(self, indices: NDArray[np.int64], vector: Floats, /) -> Floats:
+        """(N,) exact, for rows and a vector of length 1."""
+        ...
+
+    def rows(self, indices: NDArray[np.int64], /) -> Floats:
+        """(N, D) of rows of one document."""
+        ...
+
+
+class VectorPlace(Protocol):
+    """Where the vectors of documents are kept: files of the workspace, or PostgreSQL (database_vectors.py)."""
+
+    def holds(self, document: StoredDocument, count: int, /) -> bool: ...
+    def write(self, document: StoredDocument, vectors: Floats, /) -> None: ...
+    def finish(self, library: Library, documents: Sequence[StoredDocument], name: str, /) -> Nearest:
+        """Forget what belongs to no document any more, and open the rows of these in their order."""
+        ...
+
+
+def part_name(encoder: str, document: StoredDocument) -> str:
+    """Names the vectors of a document by everything that they depend on."""
+    parts = {"encoder": encoder, "chunks": chunks.VERSION, "document": document.sha256}
+    return sha256_id(canonical_json(parts))[7:39]
 
 
 class VectorFiles:
     """The files of vectors of one encoder. `encoder` is the hash of its weights."""
 
     def __init__(self, home: Path, encoder: str, width: int) -> None:
-        self.folder, self.encoder, self.width = home / "knowledge/vectors", encoder, width
+        self.home, self.folder, self.encoder, self.width = home, home / "knowledge/vectors", encoder, width
+        self._blocks: dict[str, Floats] = {}
 
     def path(self, document: StoredDocument) -> Path:
-        parts = {"encoder": self.encoder, "chunks": chunks.VERSION, "document": document.sha256}
-        return self.folder / f"{sha256_id(canonical_json(parts))[7:39]}.f32"
+        return self.folder / f"{part_name(self.encoder, document)}.f32"
+
+    def holds(self, document: StoredDocument, count: int) -> bool:
+        if (block := self.read(document, count)) is not None:
+            self._blocks[document.sha256] = block
+        return block is not None
+
+    def finish(self, library: Library, documents: Sequence[StoredDocument], name: str) -> Nearest:
+        self.prune(documents)
+        blocks = [self._blocks[document.sha256] for document in documents]
+        return nearest_of(self.home, name, np.concatenate(blocks) if blocks else np.zeros((0, self.width), np.float32))
 
     def read(self, document: StoredDocument, count: int) -> Floats | None:
         """(count, D); None where the file is missing or is not what was written."""
@@ -61,6 +94,7 @@ class VectorFiles:
     def write(self, document: StoredDocument, vectors: Floats) -> None:
         body = np.ascontiguousarray(vectors, "<f4").tobytes()
         atomic_write(self.path(document), body + hashlib.sha256(body).digest())
+        self._blocks[document.sha256] = vectors
 
     def prune(self, documents: Sequence[StoredDocument]) -> int:
         """Remove the vectors of documents that are gone or changed; returns how many files."""
@@ -79,6 +113,12 @@ class ExactNearest:
     def __init__(self, vectors: Floats) -> None:
         self.vectors = vectors
 
+    def cosines(self, indices: NDArray[np.int64], vector: Floats) -> Floats:
+        return np.asarray(self.vectors[indices] @ vector, np.float32)
+
+    def rows(self, indices: NDArray[np.int64]) -> Floats:
+        return self.vectors[indices]
+
     def __call__(self, vector: Floats, count: int) -> NDArray[np.int64]:
         scores = self.vectors @ vector
         count = min(count, len(scores))
@@ -86,13 +126,14 @@ class ExactNearest:
         return np.asarray(best[np.argsort(-scores[best], kind="stable")], np.int64)
 
 
-class UsearchNearest:
+class UsearchNearest(ExactNearest):
     """usearch's graph (HNSW) over the rows, from its file where that is whole."""
 
     def __init__(self, folder: Path, name: str, vectors: Floats) -> None:
         import usearch
         from usearch.index import Index
 
+        super().__init__(vectors)
         self.backend = f"usearch {usearch.__version__}"
         self.path, note = folder / f"{name}.usearch", folder / f"{name}.json"
         self.rebuilt = not _is_whole(self.path, note, usearch.__version__, vectors.shape)

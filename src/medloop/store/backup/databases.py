@@ -26,6 +26,7 @@ from medloop.store.backup.repository import Repository
 from medloop.store.db import Store, open_store, schema_version, shown_url
 from medloop.store.files.artifacts import sweep
 from medloop.store.files.atomic import atomic_write, claim_temp
+from medloop.store.records.knowledge_vectors import PREFIX, forget
 from medloop.store.tables import audit_log
 
 DUMP_NAME = "database"
@@ -69,6 +70,7 @@ def _dump_postgres(store: Store, target: Path) -> Snapshot:
         snapshot = Snapshot("postgresql", schema, schema_version(conn) or "", *((0, GENESIS) if row is None else row))
         exported = conn.execute(text("SELECT pg_export_snapshot()")).scalar_one()  # valid as long as this transaction is open
         options = ["--format=custom", "--no-owner", "--no-privileges", f"--schema={_quoted(schema)}", f"--snapshot={exported}"]
+        options.append(f"--exclude-table={_quoted(schema)}.{PREFIX}*")  # made again from the documents, with or without pgvector
         _run("pg_dump", [*options, f"--file={target}"], store.engine.url)
     return snapshot
 
@@ -178,6 +180,7 @@ def _load_postgres(store: Store, dumped: Path, schema: str) -> None:
 
 def _move_aside(store: Store, name: str) -> None:
     """Rename the schema that holds the tables now, and put an empty one in its place."""
+    forget(store)  # vectors are not encrypted, and the documents they came from are set aside too
     with store.engine.begin() as conn:
         schema = current_schema(conn)
         conn.exec_driver_sql(f"ALTER SCHEMA {_quoted(schema)} RENAME TO {_quoted(_aside_schema(schema, name))}")

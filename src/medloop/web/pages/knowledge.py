@@ -10,7 +10,7 @@ from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.contracts import AuditEvent
 from medloop.contracts.knowledge import DocumentPage
 from medloop.errors import InputError
-from medloop.loop.knowledge import KnowledgeSearch
+from medloop.loop.knowledge import KnowledgeSearch, prune_vectors
 from medloop.serve.agent.library import Library
 from medloop.store import audit
 from medloop.web.render import FormFields, redirect, show, translator_of
@@ -76,6 +76,7 @@ def remove(request: Request, caller: KnowledgeEditor, document: str, form: FormF
     )  # fmt: skip
     with store_of(request).write() as conn:
         audit.append(conn, event)
+    prune_vectors(store_of(request))
     return redirect("/web/knowledge?done=removed")
 
 
@@ -83,7 +84,7 @@ def _search_of(request: Request) -> KnowledgeSearch:
     """One index for the whole server: opening it takes seconds."""
     state = request.app.state
     if getattr(state, "knowledge_search", None) is None:
-        state.knowledge_search = KnowledgeSearch(settings_of(request))
+        state.knowledge_search = KnowledgeSearch(settings_of(request), store=store_of(request))
     search: KnowledgeSearch = state.knowledge_search
     return search
 
