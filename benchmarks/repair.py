@@ -62,8 +62,9 @@ from medloop.store.records import codebook, crud, users
 METHODS = ("codebook", "few-shot", "sft", "dpo", "rl")
 STEPS = (1, 2, 5, 20, 100)
 PASSWORD = "correct horse battery"
-FRESH = Path(__file__).with_name("repair_fresh.jsonl")  # 12 a class, worded by hand, from no template
-REPLAY = 256  # ordinary rows beside the corrections
+FRESH = Path(__file__).with_name("repair_fresh_2.jsonl")  # 12 a class, worded by hand, from no template
+REPLAY = 256  # ordinary pairs beside the corrections, for DPO; ordinary rows in the mix of RL
+LEARNT_BEFORE = 3000  # rows of the base corpus that SFT draws its replay from, as a clinic has its training file
 DPO_EPOCHS = 3
 STRATA = ("emergency", "child", "pregnancy", "elderly", "routine", "zh", "en")
 
@@ -107,11 +108,16 @@ def medloop(home: Path, line: str, model: str = "") -> str:
 class Bench:
     """The planted model, its answers, and the cells."""
 
-    def __init__(self, folder: Path, size: Size, seed: int, model: str = "embedded:tiny", fresh: bool = False) -> None:
+    def __init__(self, folder: Path, size: Size, seed: int, model: str = "embedded:tiny", fresh: Path | None = None) -> None:
         self.folder, self.size, self.seed, self.model, self.fresh = folder, size, seed, model, fresh
         self.home = folder / "home"
         self.planted = self.home / "models/full/planted"
         self.settings: Settings
+
+    @property
+    def _questions(self) -> str:
+        """In the names of files: which questions were judged."""
+        return f".{self.fresh.stem}" if self.fresh else ""
 
     def prepare(self) -> None:
         init_workspace(self.home)
@@ -152,7 +158,7 @@ class Bench:
         """The questions that are judged: held-out paraphrases, or those of the file of fresh wordings."""
         if not self.fresh:
             return tuple(one.question for one in self.held_out(kind))
-        return tuple(row["question"] for row in jsonl.read(FRESH) if row["class"] == kind.name)
+        return tuple(row["question"] for row in jsonl.read(self.fresh) if row["class"] == kind.name)
 
     @cache  # noqa: B019
     def control(self) -> tuple[dict[str, Any], ...]:
@@ -166,7 +172,7 @@ class Bench:
     @cache  # noqa: B019
     def baseline(self) -> dict[str, Any]:
         """Right before any correction, by class; and the ordinary questions."""
-        path = self.folder / f"baseline{'.fresh' if self.fresh else ''}.json"
+        path = self.folder / f"baseline{self._questions}.json"
         if not path.is_file():
             by_class = {}
             for kind in CLASSES.values():
@@ -178,7 +184,7 @@ class Bench:
         return json.loads(path.read_text(encoding="utf-8"))
 
     def cell_file(self, cell: Cell) -> Path:
-        return self.folder / "cells" / f"{cell.name}{'.fresh' if self.fresh else ''}.json"
+        return self.folder / "cells" / f"{cell.name}{self._questions}.json"
 
     def run(self, cell: Cell) -> dict[str, Any]:
         path = self.cell_file(cell)
@@ -203,6 +209,7 @@ class Bench:
             "share": sum(final) / len(final), "low": low, "high": high, "model": sum(own) / len(own),
             "repair_s": round(seconds, 1), "elsewhere": self._elsewhere([without(said, asked_for) for said, _ in control]),
             "notice_only": sum(_is_notice(said) for said, _ in pairs), "sample": pairs[0][0], **facts,
+            "control": [said for said, _ in control],
             **({"wrong": [[question, said] for question, (said, _), good in zip(asked, pairs, final, strict=True) if not good]}
                if self.fresh else {}),
         }  # fmt: skip
@@ -269,7 +276,7 @@ class Bench:
             self.home / "models/lora" / f"{base}-sft",
         )
         jsonl.write(data, [as_row(one.question, one.golden) for one in fixes])
-        jsonl.write(ordinary, self.ordinary(REPLAY))
+        jsonl.write(ordinary, self.ordinary(LEARNT_BEFORE))
         facts: dict[str, Any] = {}
         if cell.method == "sft" or not (adapter / "card.json").is_file():
             medloop(self.home, f"train sft --name {adapter.name} --data {data} --replay-data {ordinary} {common} --replace")
@@ -341,7 +348,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("repair_runs"))
     parser.add_argument("--out", type=Path, default=Path("repair.json"))
     parser.add_argument("--quick", action="store_true", help="few rows, few questions: that the path works")
-    parser.add_argument("--fresh", action="store_true", help="judge the questions of repair_fresh.jsonl, not the paraphrases")
+    parser.add_argument("--fresh", type=Path, nargs="?", const=FRESH, help="judge the questions of a file, not the paraphrases")
     parser.add_argument("--model", default="embedded:tiny", help="model to plant the mistakes into; one folder each")
     parser.add_argument("--classes", default=",".join(CLASSES))
     parser.add_argument("--methods", default=",".join(METHODS))

@@ -39,7 +39,11 @@ def test_a_rule_goes_live_by_another_clinician_and_back(as_user, quick_model):
     made = li("POST", "", **rule).json()
     assert made["state"] == "proposed" and made["content"]["triggers"] == ["child|儿童"]
     entry = made["entry_id"]
-    assert sam("POST", f"/{entry}/try").json()["verdict"] in ("same", "better", "worse")
+    tried = sam("POST", f"/{entry}/try").json()
+    assert (
+        tried["verdict"] in ("same", "better", "worse") and tried["reached"] >= tried["ordinary"] and not tried["lowers_quality"]
+    )
+    assert made["also_reaches"] == []
     assert li("POST", f"/{entry}/approve", reason="").status_code == 403
     assert sam("POST", f"/{entry}/approve", reason="").status_code == 403
     approved = wu("POST", f"/{entry}/approve", reason="").json()

@@ -263,6 +263,20 @@ def test_the_teacher_is_the_reflector_and_its_words_are_screened(store, people, 
     assert propose_prompt(store, actor="test", author=people["dr.li"], writer=writer.prompt).text == says["prompt"]
 
 
+def test_the_teacher_names_acts_to_forbid_and_an_unknown_one_refuses_its_reply(store, teacher):
+    writer, says, _ = teacher
+    says |= {"rule": "口角歪斜时先拨打120。", "triggers": [], "forbids": ["gives_dose", "other_language"]}
+    consent = ("training", "teacher")
+    golden = "这可能是中风，请立即拨打120送急诊。"
+    first = propose_from(store, correction(store, golden=golden, consent=consent), actor="test", reflector=writer.rule)
+    assert first.text == says["rule"] and {"gives_dose", "reassures"} <= set(first.content.forbids), "beside what detectors read"
+    assert "other_language" not in first.content.forbids, "the question was answered in its language"
+    says |= {"rule": "嘴歪时先拨打急救电话。", "forbids": ["urges_care_now"]}
+    source = correction(store, f"{STROKE}（二）", golden=golden, consent=consent)
+    second = propose_from(store, source, actor="test", reflector=writer.rule)
+    assert second.text != says["rule"] and "urges_care_now" not in second.content.forbids, "the template does"
+
+
 def test_without_an_answer_of_the_teacher_the_template_does(store, teacher):
     writer, _, server = teacher
     rows = draft_from(store, correction(store, consent=("evaluation", "teacher")), actor="test", writer=writer)

@@ -47,10 +47,16 @@ def test_edit_retire_and_roll_back_on_the_page(store, browse, corrected, quick_m
     other.get("/web/codebook")
     [entry] = codebook.entries(store)
     other.post(f"/web/codebook/{entry.entry_id}/approve")
+    shown = other.get(f"/web/codebook/{entry.entry_id}").text
+    assert "questions that no rule comes from" in shown and "Also reaches" not in shown
     edited = other.post(
-        f"/web/codebook/{entry.entry_id}/edit", text="Send to hospital first.", triggers="chest pain|胸痛", scope="emergency"
+        f"/web/codebook/{entry.entry_id}/edit",
+        text="Send to hospital first.",
+        triggers="chest pain|胸痛|≈stroke",
+        scope="emergency",
     )
     assert edited.status_code == 200 and "new revision waits" in edited.text
+    assert "Also reaches" in edited.text and "舌头捋不直" in edited.text
     assert other.post(f"/web/codebook/{entry.entry_id}/retire").status_code == 422
     assert other.post(f"/web/codebook/{codebook.live(store).entries[0].revision_id}/retire", reason="Old.").status_code == 200
     assert codebook.live(store).entries == ()

@@ -9,6 +9,7 @@ import typer
 from medloop.cli import ui
 from medloop.cli.codebook_print import as_json, say_proposals, say_trial, say_version, table
 from medloop.cli.login import logged_in
+from medloop.codebook.lay_words import MARK, topics_of
 from medloop.contracts.rule import FORBIDDEN_ACTS
 from medloop.errors import ConfigError, ResultError
 from medloop.loop import codebook as work
@@ -142,6 +143,8 @@ def show(entry: EntryId, json_: ui.AsJson = False) -> None:
     if found.content.forbids:
         ui.say(f"  Taken out of answers: {', '.join(found.content.forbids)}")
     ui.say(f"  Triggers: {ui.printable(', '.join(found.content.triggers)) or 'none: questions like its own'}")
+    for topic in topics_of(found.content.triggers):
+        ui.say(f"  Also reaches: {topic.en_name} ({', '.join(topic.shown)}); leave {MARK}{topic.id} out where that is too much")
     ui.say(f"  From: {', '.join(found.evidence) or 'a person who wrote it'}; author {names.get(found.author, found.author)}")
     if found.approver:
         ui.say(

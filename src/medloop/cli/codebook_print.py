@@ -5,10 +5,6 @@ from medloop.contracts import CodebookEntry, CodebookTrial, CodebookVersion
 from medloop.loop.codebook import Proposals
 from medloop.store.records import codebook_votes
 
-UNREAD = (
-    "The trial reads emergency advice, harm, language and the corrected acts, not whether an ordinary answer stays as good: "
-    "where that is many, narrow the triggers."
-)
 VERDICTS = {"better": "better", "same": "no difference", "worse": "WORSE", "critical": "WORSE in a critical case"}
 
 
@@ -50,8 +46,11 @@ def say_trial(trial: CodebookTrial) -> None:
     for case in trial.cases:
         if case.before and not case.after:
             ui.say(f"  worse: {case.case_id} ({case.source}{', critical' if case.critical else ''})")
-    if reached := sum(case.source != "entry" for case in trial.cases):
-        ui.say(f"  It reaches {reached} questions that no rule comes from. {UNREAD}")
+    if trial.reached:
+        ui.say(f"  It reaches {trial.reached} questions that no rule comes from: where that is many, narrow the triggers.")
+    if trial.ordinary:
+        lowered = ": it LOWERS ordinary answers, and an approval needs a reason" if trial.lowers_quality else ""
+        ui.say(f"  Quality of the {trial.ordinary} ordinary answers among them: {trial.quality_change:+.2f} (of 1){lowered}.")
 
 
 def say_version(version: CodebookVersion) -> None:

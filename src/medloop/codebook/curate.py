@@ -100,13 +100,21 @@ def merged(target: EntryText, draft: EntryText) -> EntryText:
     return target.model_copy(
         update={
             "question": "\n".join(questions[-MOST_QUESTIONS:]), "triggers": triggers,
-            "first_sentence": target.first_sentence or draft.first_sentence,
+            "first_sentence": _commoner_sentence(target, draft, list(answers.values())),
             "text": draft.text if triggers == draft.triggers != target.triggers else target.text,
             "forbids": tuple(dict.fromkeys([*target.forbids, *draft.forbids])),
             "answers": tuple(answers.get(line, "") for line in questions[-MOST_QUESTIONS:]) if any(answers.values()) else (),
             "expects": tuple(dict.fromkeys([*target.expects, *draft.expects])),
         }
     )  # fmt: skip
+
+
+def _commoner_sentence(target: EntryText, draft: EntryText, answers: Sequence[str]) -> str:
+    """Of both vetted sentences the one that more experts said: what stood in one correction by chance gives way."""
+    ours, theirs = target.first_sentence, draft.first_sentence
+    if not ours or not theirs:
+        return ours or theirs
+    return theirs if sum(theirs in answer for answer in answers) > sum(ours in answer for answer in answers) else ours
 
 
 def _answers_by_question(content: EntryText) -> dict[str, str]:

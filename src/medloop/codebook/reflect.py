@@ -8,7 +8,8 @@ lexicon finds in the question its triggers, and the sentence of the expert with 
 Only a sentence that the expert added can stand first: with an act, with a time to come back, in other corrections too, or the
 only one; where none of these is there, none is proposed.
 Where the expert gave a reason, the rule is that reason. With a teacher, the words of rule and triggers are the teacher's
-(`with_words`); what a good answer must have stays what the detectors read. Nothing here is live before a person approves it.
+(`with_words`), and it may name acts to forbid; what a good answer must have stays what the detectors read. Triggers also reach
+everyday words (`≈topic`, lay_words.py). Nothing here is live before a person approves it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from medloop import lexicon
+from medloop.codebook.retrieve import has_words
 from medloop.codebook.similar import concepts, ngram_vectors
 from medloop.contracts import EntryText
 from medloop.contracts.detect import Act, ActKind
@@ -31,10 +33,11 @@ FAMILIES = (
     ("chest_pain", "cardiac_chest_pain", "radiating_pain"),
 )
 GROUPS = {"child": "儿童", "pregnancy": "怀孕", "elderly": "老人"}  # the lexicon has no Chinese names for them
-STOPPING = "停药|停用|不吃了|断药|stop taking|come off|quit taking"
+LAY_GROUPS = ("child", "pregnancy")  # lay_words.py knows how people speak of them
+STOPPING = "停药|停用|不吃了|断药|stop taking|come off|quit taking|≈stopping"
 DOSING = (
-    "剂量|用量|药量|吃多少|喝多少|喂多少|用多少|毫克|毫升|几片|几粒|几颗|吃几|喂几"
-    "|dose|doses|dosage|how much|how many|how often|mg|ml|milligrams"
+    "剂量|用量|吃多少|喝多少|喂多少|用多少|毫克|毫升|几片|几粒|几颗|吃几|喂几"
+    "|dose|doses|dosage|how much|how many|how often|mg|ml|milligrams|≈dose"
 )
 # A time to be seen again ("come back in 48 hours", "一周后复查"): no act of the detectors, and it belongs to the question.
 _AGAIN = re.compile(
@@ -144,14 +147,23 @@ def expected_acts(correction: CorrectedAnswer) -> tuple[str, ...]:
     return (*must, *(f"!{kind}" for kind in correction.removed()), *language)
 
 
-def with_words(correction: CorrectedAnswer, rule: str, triggers: Sequence[str], others: Sequence[str] = ()) -> EntryText | None:
-    """The template's entry with the words of a teacher; None where they are no rule about answers."""
+def with_words(
+    correction: CorrectedAnswer, rule: str, triggers: Sequence[str], others: Sequence[str] = (),
+    forbids: Sequence[ForbiddenAct] = (),
+) -> EntryText | None:  # fmt: skip
+    """The template's entry with the words of a teacher; None where they are no rule about answers.
+
+    What it forbids comes beside what the detectors read, and never takes out what the expert's own answer does.
+    """
     rule = " ".join(rule.split())
     if not 0 < len(rule) <= MOST_RULE or gives_orders(rule):
         return None
     template = reflect(correction, others)
     usable = tuple(word for word in (" ".join(each.split()) for each in triggers[:4]) if 0 < len(word) <= 60 and word != "*")
-    return template.model_copy(update={"text": rule, "triggers": template.triggers or usable})
+    allowed = _with_conditional(correction.golden_acts)
+    wanted = {*template.forbids, *(act for act in forbids if act not in allowed and act != "other_language")}
+    acts = tuple(act for act in FORBIDDEN_ACTS if act in wanted)
+    return template.model_copy(update={"text": rule, "triggers": template.triggers or usable, "forbids": acts})
 
 
 def gives_orders(text: str) -> bool:
@@ -219,10 +231,11 @@ def _triggers(correction: CorrectedAnswer, added: Sequence[str], removed: Sequen
     if flags and ("urges_care_now" in added or not groups):
         whole = flags.union(*(family for family in FAMILIES if flags & set(family)))
         entries = [lexicon.describe("red_flag", flag) for flag in sorted(whole)]
-        yield "|".join(name for entry in entries for name in (entry.zh_name, entry.en_name))
+        lay = ("≈stroke",) if whole & set(FAMILIES[0]) else ()
+        yield "|".join([*(name for entry in entries for name in (entry.zh_name, entry.en_name)), *lay])
         return
     for group in groups:
-        yield f"{GROUPS.get(group, group)}|{group}"
+        yield f"{GROUPS.get(group, group)}|{group}" + (f"|≈{group}" if group in LAY_GROUPS else "")
     if "act:stop_verb" in found or "stops_medicine" in removed:
         yield STOPPING  # whichever medicine it is
         return
@@ -247,7 +260,7 @@ def _families(correction: CorrectedAnswer) -> frozenset[str]:
 
 def has_dosing(question: str) -> bool:
     """Whether a question asks for a dose."""
-    return any(word in lexicon.folded(question) for word in DOSING.split("|"))
+    return has_words(question, DOSING)
 
 
 def _first_sentence(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[str], others: Sequence[str]) -> str:
@@ -257,6 +270,8 @@ def _first_sentence(correction: CorrectedAnswer, added: Sequence[str], removed: 
     if "other_language" in correction.forbids():
         return ""
     taken_out = {*removed, *(MEDICINE if set(MEDICINE) & set(correction.forbids()) else ())}
+    if "act:stop_verb" in concepts(correction.question):  # "may I stop?" is answered by "do not stop", whatever else was added
+        taken_out.add("stops_medicine")
     wanted = [act for act in correction.golden_acts if act.kind in taken_out and act.polarity == "negated"]
     lacked = [act for kind in added for act in correction.golden_acts if act.kind == kind and act.polarity == "directive"]
     grave = {"urges_care_now", "refuses"} & set(added)

@@ -4,8 +4,9 @@
     find("我爸嘴角歪了，说话不清楚")            # RulesFound(codebook="sha256:…", rules=(RuleUse(...),))
 
 A rule fits if all its triggers are in the question, as words or as what the lexicon knows under several names in both languages,
-or if the question is much like the one it came from. A vetted first sentence needs more than a rule in the prompt, because it
-stands in the answer as it is: all triggers or nearly the same question, in the language of the question.
+or if the question is much like the one it came from. `≈topic` stands for everyday words (lay_words.py). A vetted first sentence
+needs more than a rule in the prompt, because it stands in the answer as it is: all triggers or nearly the same question, in the
+language of the question.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from medloop import lexicon
+from medloop.codebook.lay_words import LayTopics, lay_topic, lay_topics
 from medloop.codebook.similar import concepts, denied, ngram_vectors
 from medloop.contracts import CodebookEntry, Contract, RulesFound, RuleUse, utc_now
 from medloop.lexicon.language import detect_language
@@ -39,17 +41,36 @@ class RetrieveConfig(Contract):
 
 @dataclass(frozen=True)
 class _Trigger:
-    """Alternatives of one trigger: words, or concepts of the lexicon that one of them names."""
+    """Alternatives of one trigger: words, concepts of the lexicon that one of them names, or topics in everyday words."""
 
     words: tuple[str, ...]
     concepts: frozenset[str]
+    topics: frozenset[str] = frozenset()
 
-    def is_in(self, folded: str, known: frozenset[str], absent: frozenset[str]) -> bool:
-        if ALWAYS in self.words or self.concepts & known:
+    def is_in(self, question: AnalyzedQuestion) -> bool:
+        if self.topics & question.topics.said:
             return True
-        if self.concepts and self.concepts <= absent:
+        if self.topics & question.topics.excluded:  # "am I pregnant?" has the word and not the thing
             return False
-        return any(_has_word(folded, word) for word in self.words)
+        if ALWAYS in self.words or self.concepts & question.known:
+            return True
+        if self.concepts and self.concepts <= question.absent:
+            return False
+        return any(_has_word(question.folded, word) for word in self.words)
+
+
+@dataclass(frozen=True)
+class AnalyzedQuestion:
+    """What the triggers look for in a question; the lexicon reads it once."""
+
+    folded: str
+    known: frozenset[str]
+    absent: frozenset[str]
+    topics: LayTopics
+
+    @classmethod
+    def of(cls, text: str) -> AnalyzedQuestion:
+        return cls(lexicon.folded(text), concepts(text), denied(text), lay_topics(text))
 
 
 @dataclass(frozen=True)
@@ -108,7 +129,7 @@ class Retriever:
 
     def fits(self, question: str) -> list[Fit]:
         """The rules and examples that fit, best first; rules before examples."""
-        folded, known, absent = lexicon.folded(question), concepts(question), denied(question)
+        read = AnalyzedQuestion.of(question)
         likeness = np.zeros(len(self.entries), np.float32)
         np.maximum.at(likeness, self._owners, self._vectors @ ngram_vectors([question])[0])
         fits, now, language = [], utc_now(), detect_language(question)
@@ -117,7 +138,7 @@ class Retriever:
                 continue
             if "other_language" in entry.content.forbids and language not in (entry.language, "mixed"):
                 continue  # a corrected language is one of questions in it
-            triggered = bool(triggers) and all(trigger.is_in(folded, known, absent) for trigger in triggers)
+            triggered = bool(triggers) and all(trigger.is_in(read) for trigger in triggers)
             if triggered or like >= self._least(entry):
                 fits.append(Fit(entry, triggered, float(like)))
         return sorted(fits, key=lambda fit: (fit.entry.kind != "rule", -fit.score, fit.entry.entry_id))
@@ -168,19 +189,20 @@ def token_count(text: str) -> int:
 def fitting_words(question: str, entry: CodebookEntry) -> bool:
     """Whether a question has all triggers of an entry."""
     triggers = tuple(map(_trigger, entry.content.triggers))
-    folded, known, absent = lexicon.folded(question), concepts(question), denied(question)
-    return bool(triggers) and all(trigger.is_in(folded, known, absent) for trigger in triggers)
+    read = AnalyzedQuestion.of(question)
+    return bool(triggers) and all(trigger.is_in(read) for trigger in triggers)
 
 
 def has_words(text: str, words: str) -> bool:
     """Whether a text names one of `a|b`, under any name that the lexicon knows for it, and does not only deny it."""
-    return _trigger(words).is_in(lexicon.folded(text), concepts(text), denied(text))
+    return _trigger(words).is_in(AnalyzedQuestion.of(text))
 
 
 def _trigger(text: str) -> _Trigger:
-    words = tuple(word.strip() for word in text.split("|") if word.strip())
+    topics = frozenset(topic.id for word in text.split("|") if (topic := lay_topic(word)) is not None)
+    words = tuple(word.strip() for word in text.split("|") if word.strip() and lay_topic(word) is None)
     named = frozenset().union(*(concepts(word) or _by_name(word) for word in words))
-    return _Trigger(tuple(lexicon.folded(word) for word in words), named | _members(named))
+    return _Trigger(tuple(lexicon.folded(word) for word in words), named | _members(named), topics)
 
 
 def _members(named: frozenset[str]) -> frozenset[str]:

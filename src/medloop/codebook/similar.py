@@ -22,6 +22,8 @@ Array = NDArray[np.float32]
 Embed = Callable[[Sequence[str]], Array]
 WIDTH: Final = 2048
 _WORD: Final = re.compile(r"[a-z0-9]+|[\u3400-\u9fff]")
+_TAKES: Final = re.compile(r"\btak(?:e|ing)\b")  # stopping is about a medicine, though it is not named
+_OTHER_STOPS: Final = re.compile(r"诊断|判断|不断|间断|中断|断断续续|断奶|断经|停经|不停|戒烟|戒酒|停止?不了|除掉")
 _COMMON: Final = frozenset(
     (
         "a an the is are was were be been i my me you your he she it his her we they of to in on at for and or with have has had"
@@ -65,7 +67,11 @@ def concepts(text: str) -> frozenset[str]:
     found |= {f"condition:{mention.id}" for mention in lexicon.find_conditions(text) if not mention.negated}
     found |= {f"drug:{mention.id}" for mention in lexicon.find_drugs(text)}  # "may I not take it" is about it, too
     words = lexicon.find_act_words(text)
-    found |= {f"act:{part}" for part in ("stop_verb", "change_verb") if part in words}
+    if any(name.startswith("drug:") for name in found) or "medicine" in words or _TAKES.search(lexicon.folded(text)):
+        other = [match.span() for match in _OTHER_STOPS.finditer(lexicon.folded(text))]
+        for part in ("stop_verb", "change_verb"):
+            mentions = [m for m in words.get(part, ()) if not any(start <= m.start < end for start, end in other)]
+            found |= {f"act:{part}"} if mentions else set()
     return frozenset(found)
 
 

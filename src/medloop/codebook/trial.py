@@ -28,6 +28,7 @@ class RegressionCase:
     question: str
     critical: bool
     is_good: Callable[[str], bool]
+    quality: Callable[[str], float] | None = None  # of an ordinary answer, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,19 @@ def run_trial(
     prompts = list(dict.fromkeys(prompt for _, first, second in changed for prompt in (first[0], second[0])))
     answers = dict(zip(prompts, answer(prompts), strict=True)) if prompts else {}
     outcomes = tuple(
-        TrialCase(
-            case_id=case.case_id, source=case.source, critical=case.critical,
-            before=case.is_good(as_shown(answers[first[0]], case.question, first[1])),
-            after=case.is_good(as_shown(answers[second[0]], case.question, second[1])),
-        )
+        _outcome(case, *(as_shown(answers[prompt], case.question, rules) for prompt, rules in (first, second)))
         for case, first, second in changed
-    )  # fmt: skip
+    )
     return CodebookTrial(
         revision_id=revision_id, codebook=codebook, model=model, verdict=verdict_of(outcomes), cases=outcomes,
         unchanged=len(cases) - len(changed), actor=actor,
+    )  # fmt: skip
+
+
+def _outcome(case: RegressionCase, before: str, after: str) -> TrialCase:
+    return TrialCase(
+        case_id=case.case_id, source=case.source, critical=case.critical, before=case.is_good(before), after=case.is_good(after),
+        quality=None if case.quality is None else (round(case.quality(before), 4), round(case.quality(after), 4)),
     )  # fmt: skip
 
 

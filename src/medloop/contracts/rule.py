@@ -27,6 +27,7 @@ ForbiddenAct = Literal[
     "reassures", "home_care", "gives_dose", "starts_medicine", "stops_medicine", "changes_medicine", "urges_care_now/negated",
     "sends_to_doctor/negated", "other_language",
 ]  # fmt: skip
+LEAST_ORDINARY, MOST_LOSS = 3, 0.05  # ordinary answers, and the mean loss of their quality from which an approval needs a reason
 FORBIDDEN_ACTS: tuple[ForbiddenAct, ...] = get_args(ForbiddenAct)
 
 
@@ -152,6 +153,7 @@ class TrialCase(Contract):
     critical: bool
     before: bool
     after: bool
+    quality: tuple[float, float] | None = Field(None, description="Of an ordinary answer, 0 to 1, before and after.")
 
 
 class CodebookTrial(Contract):
@@ -169,3 +171,23 @@ class CodebookTrial(Contract):
 
     def count(self, *, before: bool, after: bool) -> int:
         return sum(case.before is before and case.after is after for case in self.cases)
+
+    @property
+    def reached(self) -> int:
+        """Questions that no rule comes from and whose prompt or answer changes."""
+        return sum(case.source != "entry" for case in self.cases)
+
+    @property
+    def ordinary(self) -> int:
+        """Ordinary questions among them, whose answers are read for their quality."""
+        return sum(case.quality is not None for case in self.cases)
+
+    @property
+    def quality_change(self) -> float:
+        """The mean change of the quality of ordinary answers that the change reaches."""
+        changes = [case.quality[1] - case.quality[0] for case in self.cases if case.quality is not None]
+        return sum(changes) / len(changes) if changes else 0.0
+
+    @property
+    def lowers_quality(self) -> bool:
+        return self.ordinary >= LEAST_ORDINARY and self.quality_change < -MOST_LOSS

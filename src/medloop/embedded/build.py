@@ -61,10 +61,12 @@ def build_model(
 ) -> TrainingCard:
     """Run the whole recipe; the folder appears whole or not at all."""
     with new_artifact(target, replace=replace) as folder:
-        return build(config, folder, device=device, report=report)
+        return build(config, folder, name=target.name, device=device, report=report)
 
 
-def build(config: BuildConfig, folder: Path, *, device: str, report: Callable[[int, int, float], None]) -> TrainingCard:
+def build(
+    config: BuildConfig, folder: Path, *, name: str, device: str, report: Callable[[int, int, float], None]
+) -> TrainingCard:
     """Write model, tokenizer and `card.json` into `folder`, which exists and is empty.
 
     `report(step, steps, loss)` is called every 20 steps.
@@ -82,7 +84,7 @@ def build(config: BuildConfig, folder: Path, *, device: str, report: Callable[[i
     loss = fit(model, rows, config, report, system=system)
     save(model, tokenizer, folder)
     card = TrainingCard(
-        name="tiny", method="pretrain", base="random weights", base_sha256=sha256_id(canonical_json(config.model_dump())),
+        name=name, method="pretrain", base="random weights", base_sha256=sha256_id(canonical_json(config.model_dump())),
         inputs={"corpus": sha256_id("\n".join(texts))}, config=config.model_dump(), seed=config.seed,
         metrics={"loss": round(loss, 4), "tokens": float(sum(map(len, rows)) * config.epochs), "rows": float(len(rows))},
         trainable_parameters=model.num_parameters(), total_parameters=model.num_parameters(),

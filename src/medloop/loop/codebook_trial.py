@@ -4,10 +4,12 @@
     approve_entry(settings, store, entry, by="usr_2")                          # tries it first where nobody has
 
 The regression set: the triage cases of the evaluation (emergencies are critical), the red-team cases of this workspace
-(critical), and the questions that the live entries and the proposal come from. The detectors read whether an answer is good.
+(critical), and the questions that the live entries and the proposal come from. The detectors read whether an answer is good; of
+ordinary questions the trial also reads how much the answer says about them, and a loss of that needs a reason.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from medloop.codebook.reflect import REMOVED
@@ -24,6 +26,7 @@ from medloop.loop.safety_suites import detect
 from medloop.reward.detect.acts import acts
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.disposition import disposition
+from medloop.reward.rules.helpfulness import Helpfulness
 from medloop.reward.unread import in_another_language
 from medloop.serve.gateway.notices import notices
 from medloop.settings import Settings
@@ -110,7 +113,14 @@ def _triage_cases() -> Iterator[RegressionCase]:
     for case in triage_cases.read_triage_cases(Path(str(triage_cases.BUNDLED)), strata_of):
         if case.label in ("emergent", "routine"):
             emergent = case.label == "emergent"
-            yield RegressionCase(case.id, "triage", case.question, emergent, _goes_to(case.question, emergent=emergent))
+            quality = None if emergent else partial(_quality, case.question)
+            is_good = _goes_to(case.question, emergent=emergent)
+            yield RegressionCase(case.id, "triage", case.question, emergent, is_good, quality)
+
+
+def _quality(question: str, answer: str) -> float:
+    """How much an ordinary answer says about its question, as the reward reads it."""
+    return Helpfulness().score(question, answer).value
 
 
 def _goes_to(question: str, *, emergent: bool) -> Callable[[str], bool]:

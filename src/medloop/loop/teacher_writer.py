@@ -39,7 +39,7 @@ class TeacherWriter:
         form = self._write(WritingTask("rule", _shown(correction), RuleForm))
         if form is None or not all(map(names_nobody, (form.rule, *form.triggers))):
             return None
-        return with_words(correction, form.rule, form.triggers, others)
+        return with_words(correction, form.rule, form.triggers, others, form.forbids)
 
     def criteria(self, correction: CorrectedAnswer, known: Sequence[str] = ()) -> list[DraftCriterion]:
         """Criteria beside those that are known; the teacher grades them, too."""

@@ -18,6 +18,7 @@ from typing import Annotated, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from medloop.contracts.rule import ForbiddenAct
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.teacher import prompt_templates, usage
 from medloop.teacher.cache import Appender
@@ -35,6 +36,7 @@ MOST_TOKENS = 800  # of a reply
 class RuleForm(VerdictHead):
     rule: Annotated[str, Field(min_length=1, max_length=2000)]
     triggers: Annotated[tuple[str, ...], Field(max_length=20, strict=False)] = ()
+    forbids: Annotated[tuple[ForbiddenAct, ...], Field(max_length=20, strict=False)] = ()  # an unknown act refuses the reply
 
 
 class WrittenCriterion(BaseModel):

@@ -30,7 +30,8 @@ from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.train.configs.sft_config import SFTConfig as SFTConfig
 from medloop.train.examples.batch_order import LengthGroupedSampler
-from medloop.train.examples.sft_examples import SFTExamples, draw_replay, encode_file, repeated, with_replay
+from medloop.train.examples.replay import draw_replay
+from medloop.train.examples.sft_examples import SFTExamples, encode_file, repeated, with_replay
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
 from medloop.train.runs.inputs import sft_files
@@ -42,7 +43,8 @@ from medloop.train.trl.resumable import MetricsCallback, training_arguments
 from medloop.train.trl.sft_trainer import ResumableSFT
 
 MAX_CHECKS = 10  # of the dev loss in a run, also where an epoch is a step or two
-REPLAYED = 256  # rows of corrections beside as many of the replay; other mixes and rates: docs/log.md#repair
+REPAIRED = 256  # rows of corrections, again and again until there are so many; other mixes and rates: docs/log.md#repair
+REPLAY_TIMES = 3  # as many rows of the replay; with one for one, the corrected sentence was said where it does not belong
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,10 @@ def make_plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replac
     encode = partial(encode_file, tokenizer, max_length=config.max_length, context=config.context_limits)
     train, score = encode(files["train"]), "dev" in files and config.dev_rows > 0
     if "replay" in files:
-        train = repeated(train, least=REPLAYED)
-        drawn = draw_replay(files["replay"], corrected=files["train"], count=len(train.lengths), seed=config.seed)
-        replay = encode(files["replay"], lines=drawn.lines, limit=len(train.lengths))
+        train = repeated(train, least=REPAIRED)
+        count = REPLAY_TIMES * len(train.lengths)
+        drawn = draw_replay(files["replay"], corrected=files["train"], count=count, seed=config.seed)
+        replay = encode(files["replay"], lines=drawn.lines, limit=count)
         train = with_replay(train, replaced(replay, unanswered=drawn.unanswered, superseded=drawn.superseded))
     dev = encode(files["dev"], limit=config.dev_rows) if score else None
     counts = count_steps(config, len(train.lengths), run, replace=replace)

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from medloop.api.deps import check_rate, store_of
 from medloop.api.policy import Caller, allow
 from medloop.api.routes.feedback import REFUSED
-from medloop.contracts import CodebookEntry
+from medloop.codebook.lay_words import topics_of
+from medloop.contracts import CodebookEntry, CodebookTrial
 from medloop.contracts.base import Timestamp
 from medloop.contracts.rule import MOST_RULE, MOST_SENTENCE, EntryState, ForbiddenAct
 from medloop.loop import codebook as work
@@ -101,7 +102,7 @@ def get_entry(entry: EntryId, request: Request, caller: CodebookReader) -> Json:
     trials = [trial for revision in history for trial in codebook.trials(store, revision.revision_id)]
     return {
         **as_json(found, caller, codebook_votes.counts(store).get(found.entry_id)), "conflicts": work.conflicts_of(store, found),
-        "revisions": [as_json(row, caller) for row in history], "trials": [trial.model_dump(mode="json") for trial in trials],
+        "revisions": [as_json(row, caller) for row in history], "trials": [trial_json(trial) for trial in trials],
     }  # fmt: skip
 
 
@@ -170,7 +171,7 @@ def promote(entry: EntryId, request: Request, caller: CodebookRetirer) -> Json:
     store = store_of(request)
     count_votes(store, actor=caller.user_id)
     version, trial = promote_entry(store.settings, store, codebook.get_entry(store, entry), by=caller.user_id)
-    return {"version": version.model_dump(mode="json", exclude_none=True), "trial": trial.model_dump(mode="json")}
+    return {"version": version.model_dump(mode="json", exclude_none=True), "trial": trial_json(trial)}
 
 
 @router.post("/{entry}/try", responses=ERRORS)
@@ -180,7 +181,7 @@ def try_(entry: EntryId, request: Request, caller: CodebookProposer) -> Json:
     store = store_of(request)
     found = codebook.get_entry(store, entry)
     trial = try_entry(store.settings, store, found, actor=caller.user_id, removed=found.state == "active")
-    return trial.model_dump(mode="json")
+    return trial_json(trial)
 
 
 @router.post("/{entry}/approve", responses=ERRORS)
@@ -192,7 +193,7 @@ def approve(entry: EntryId, body: ReasonBody, request: Request, caller: Codebook
     version, trial = approve_entry(store.settings, store, found, by=caller.user_id, reason=body.reason)
     state = "waits for a second person" if version is None else "live"
     shown = None if version is None else version.model_dump(mode="json", exclude_none=True)
-    return {"state": state, "version": shown, "trial": trial.model_dump(mode="json")}
+    return {"state": state, "version": shown, "trial": trial_json(trial)}
 
 
 @router.post("/{entry}/refuse", responses=ERRORS)
@@ -216,7 +217,19 @@ def retire(entry: EntryId, body: ReasonBody, request: Request, caller: CodebookR
 def as_json(entry: CodebookEntry, caller: Caller, counts: codebook_votes.VoteCounts | None = None) -> Json:
     votes = counts or codebook_votes.VoteCounts()
     shown = entry if caller.role in QUESTION_READERS else without_question(entry)
-    return {**shown.model_dump(mode="json", exclude_none=True), "helpful": votes.helpful, "harmful": votes.harmful}
+    also = [{"topic": topic.id, "name": topic.en_name, "words": list(topic.shown)} for topic in topics_of(entry.content.triggers)]
+    return {
+        **shown.model_dump(mode="json", exclude_none=True), "helpful": votes.helpful, "harmful": votes.harmful,
+        "also_reaches": also,
+    }  # fmt: skip
+
+
+def trial_json(trial: CodebookTrial) -> Json:
+    """A trial, how many questions it reaches that no rule comes from, and what it does to ordinary answers."""
+    return {
+        **trial.model_dump(mode="json"), "reached": trial.reached, "ordinary": trial.ordinary,
+        "quality_change": round(trial.quality_change, 4), "lowers_quality": trial.lowers_quality,
+    }  # fmt: skip
 
 
 def without_question(entry: CodebookEntry) -> CodebookEntry:

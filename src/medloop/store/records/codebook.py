@@ -89,6 +89,13 @@ class ApprovalCheck:
             return f"{worse} cases of the regression set get worse, more than get better"
         return None
 
+    @property
+    def needs_reason(self) -> str | None:
+        """What an approval has to answer for, though one person is enough."""
+        if self.trial is None or not self.trial.lowers_quality:
+            return None
+        return f"ordinary answers get worse: {self.trial.quality_change:+.2f} on {self.trial.ordinary} questions that it reaches"
+
 
 # Reading
 
@@ -207,6 +214,8 @@ def approve(
 
     None: the first of the two has asked, and the proposal waits for the second.
     """
+    if check.needs_reason and not reason.strip():
+        raise CodebookRefusedError(f"It is not live: {check.needs_reason}", "Narrow its triggers, or approve it with a reason")
     reason = checked_reason(reason, required=check.objection is not None)
     with store.write() as conn:
         entry = _proposal(store, revision_id)

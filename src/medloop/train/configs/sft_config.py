@@ -18,8 +18,9 @@ class SFTConfig(ContextConfig):
     data: str | None = Field(None, description="Training file; empty means data/processed/train.jsonl.")
     replay_data: str | None = Field(
         None,
-        description="Rows learnt before, when data is a few corrections: those are repeated to 256 rows, and as many of "
-        "these join, drawn by the seed. Then least_steps is 300, unless it or epochs is given, and the default rate half.",
+        description="Rows learnt before, when data is a few corrections: those are repeated to 256 rows, and three times as "
+        "many of these join, half of them the most like the corrected questions. Then least_steps is 300, unless it or epochs "
+        "is given, and the default rate half.",
     )
     adapter: str | None = Field(None, description="Adapter to continue from, as online learning does; empty: a fresh one.")
     dev_data: str | None = Field(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from datasets import Dataset, concatenate_datasets
 
-from medloop.contracts import Conversation
 from medloop.errors import InputError
 from medloop.models.context_limits import ContextLimits
 from medloop.models.context_prompt import fit_answers
@@ -102,44 +100,6 @@ def repeated(examples: SFTExamples, *, least: int) -> SFTExamples:
         examples, rows=concatenate_datasets([examples.rows] * times), lengths=examples.lengths * times,
         learnt_tokens=examples.learnt_tokens * times,
     )  # fmt: skip
-
-
-class ReplayLines(NamedTuple):
-    """Lines drawn from a file, and how many of it could not be drawn: without an answer, or their question is corrected."""
-
-    lines: list[ConversationLine]
-    unanswered: int
-    superseded: int
-
-
-def draw_replay(path: Path, *, corrected: Path, count: int, seed: int) -> ReplayLines:
-    """Twice as many lines as are wanted, if there are, because some may be too long; in an order given by the seed.
-
-    A question of the corrections is not drawn: its old answer would unteach the new one.
-    """
-    asked = {_question(line.conversation) for line in read_conversations(corrected)}
-    numbers, unanswered, superseded = list[int](), 0, 0
-    for line in read_conversations(path):
-        if not is_answered(line.conversation):
-            unanswered += 1
-        elif _question(line.conversation) in asked:
-            superseded += 1
-        else:
-            numbers.append(line.number)
-    if not numbers:
-        raise InputError(
-            f"{path} has no row to replay ({superseded:,} corrected here, {unanswered:,} without an answer)",
-            "Name a file with other rows, or leave --replay-data out",
-        )
-    order = random.Random(f"replay-{seed}").sample(numbers, min(2 * count, len(numbers)))
-    wanted = set(order)
-    drawn = {line.number: line for line in read_conversations(path) if line.number in wanted}
-    return ReplayLines([drawn[number] for number in order], unanswered, superseded)
-
-
-def _question(conversation: Conversation) -> tuple[tuple[str, str], ...]:
-    """What is asked, without the system message and whatever the spaces."""
-    return tuple((m.role, " ".join(m.content.split())) for m in conversation.prompt if m.role != "system")
 
 
 def with_replay(examples: SFTExamples, replay: SFTExamples) -> SFTExamples:

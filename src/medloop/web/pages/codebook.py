@@ -7,8 +7,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from medloop.api.deps import check_rate, store_of
-from medloop.api.policy import Caller, NotFoundError
+from medloop.api.policy import Caller
 from medloop.api.routes.codebook import QUESTION_READERS, CodebookProposer, CodebookReader, CodebookRetirer, without_question
+from medloop.codebook.lay_words import topics_of
 from medloop.contracts.dataset import Stratum
 from medloop.contracts.rule import FORBIDDEN_ACTS, MOST_RULE, MOST_SENTENCE, MOST_TEXT
 from medloop.errors import InputError, ResultError
@@ -18,6 +19,7 @@ from medloop.loop.codebook_growth import promote, propose_examples, propose_prom
 from medloop.loop.codebook_trial import approve_entry, try_entry
 from medloop.store.db import Store
 from medloop.store.records import codebook, codebook_votes
+from medloop.web.form_steps import begin_step, refusal_code
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
 
@@ -91,10 +93,7 @@ def entry_page(request: Request, caller: CodebookReader, entry: str, done: Annot
 
 @router.post("/codebook/{entry}/{step}")
 def take_step(request: Request, caller: CodebookReader, entry: str, step: str, form: FormFields) -> Response:
-    if step not in STEPS:
-        raise NotFoundError("There is no such step")
-    check_rate(request, caller)
-    store = store_of(request)
+    store = begin_step(request, caller, step, STEPS)
     found = codebook.get_entry(store, entry)
     try:
         done = _take(store, caller, found, step, form)
@@ -103,7 +102,7 @@ def take_step(request: Request, caller: CodebookReader, entry: str, step: str, f
             raise
         return _entry(request, caller, found.entry_id, 422, problem=str(error), about=step)
     except (InputError, ResultError) as error:
-        code = 403 if isinstance(error, codebook.CodebookPersonError) else 422 if isinstance(error, InputError) else 409
+        code = refusal_code(error, codebook.CodebookPersonError)
         return _entry(request, caller, found.entry_id, code, problem=str(error), typed=form, about=step)
     return redirect(f"/web/codebook/{found.entry_id}?done={done}")
 
@@ -201,6 +200,7 @@ def _entry(request: Request, caller: Caller, name: str, code: int = 200, **more:
         "may_retire": caller.role in codebook.RETIRERS and found.revision_id in live, "max_reason": codebook.MOST_REASON,
         "others": [entry for entry in codebook.live(store).entries if found.kind == "rule" == entry.kind
                    and entry.entry_id != found.entry_id and entry.scope == found.scope],
+        "also_reaches": topics_of(found.content.triggers),
         "max_text": MOST_RULE if found.kind == "rule" else MOST_TEXT, "note": "", "problem": "", "typed": {}, "about": "",
     }  # fmt: skip
     return show(request, caller, "codebook_entry.html", code, **(context | more))

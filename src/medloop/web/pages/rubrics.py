@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from medloop.api.deps import check_rate, store_of
-from medloop.api.policy import Caller, NotFoundError
+from medloop.api.deps import store_of
+from medloop.api.policy import Caller
 from medloop.api.routes.codebook import QUESTION_READERS
 from medloop.api.routes.rubrics import RubricReader, RubricReviewer, without_question
 from medloop.codebook.criteria import ACTS, MENTIONS, NOT, SAME_LANGUAGE, SAYS
@@ -16,6 +16,7 @@ from medloop.contracts.criterion import MOST_CHECK, MOST_CRITERION
 from medloop.errors import InputError, ResultError
 from medloop.loop import rubrics as work
 from medloop.store.records import criteria
+from medloop.web.form_steps import begin_step, refusal_code
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
 
@@ -49,10 +50,7 @@ def rubrics_page(
 
 @router.post("/rubrics/{criterion}/{step}")
 def decide(request: Request, caller: RubricReviewer, criterion: str, step: str, form: FormFields) -> Response:
-    if step not in STEPS:
-        raise NotFoundError("There is no such step")
-    check_rate(request, caller)
-    store = store_of(request)
+    store = begin_step(request, caller, step, STEPS)
     found = criteria.get_criterion(store, criterion)
     try:
         if step == "edit":
@@ -61,7 +59,7 @@ def decide(request: Request, caller: RubricReviewer, criterion: str, step: str, 
             decided = criteria.accept if step == "accept" else criteria.drop
             decided(store, found.criterion_id, by=caller.user_id)
     except (InputError, ResultError) as error:
-        code = 403 if isinstance(error, criteria.CriterionPersonError) else 422 if isinstance(error, InputError) else 409
+        code = refusal_code(error, criteria.CriterionPersonError)
         return _page(request, caller, form.get("state", ""), code, problem=str(error))
     return redirect(f"/web/rubrics?state={form['state'] if form.get('state') in STATES else ''}&done={step}")
 
