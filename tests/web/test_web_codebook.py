@@ -66,6 +66,14 @@ def test_edit_retire_and_roll_back_on_the_page(store, browse, corrected, quick_m
     assert len(codebook.live(store).entries) == 1
 
 
+def test_of_several_revisions_that_wait_the_list_has_the_last(store, browse, corrected):
+    assert "Waiting (1)" in browse("other").get("/web/codebook").text
+    again = Correction(prompt=QUESTION + " Now?", original=BAD, golden=GOOD, consent=("training",), recorded_by="usr_1")
+    crud.add(store, [again], actor="test")
+    assert "Waiting (1)" in browse("other").get("/web/codebook").text
+    assert len({entry.entry_id for entry in codebook.entries(store)}) == 1 < len(codebook.entries(store, state="proposed"))
+
+
 def test_roles_see_and_do_what_is_theirs(store, browse, corrected, quick_model):
     browse("other").get("/web/codebook")
     [entry] = codebook.entries(store)

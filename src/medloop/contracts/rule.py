@@ -27,7 +27,8 @@ ForbiddenAct = Literal[
     "reassures", "home_care", "gives_dose", "starts_medicine", "stops_medicine", "changes_medicine", "urges_care_now/negated",
     "sends_to_doctor/negated", "other_language",
 ]  # fmt: skip
-LEAST_ORDINARY, MOST_LOSS = 3, 0.05  # ordinary answers, and the mean loss of their quality from which an approval needs a reason
+# An approval needs a reason where at least so many ordinary answers lose more than this on average, and more than this share.
+LEAST_ORDINARY, MOST_LOSS, MOST_LOST_SHARE = 3, 0.02, 0.1
 FORBIDDEN_ACTS: tuple[ForbiddenAct, ...] = get_args(ForbiddenAct)
 
 
@@ -190,4 +191,7 @@ class CodebookTrial(Contract):
 
     @property
     def lowers_quality(self) -> bool:
-        return self.ordinary >= LEAST_ORDINARY and self.quality_change < -MOST_LOSS
+        before = [case.quality[0] for case in self.cases if case.quality is not None]
+        if len(before) < LEAST_ORDINARY:
+            return False
+        return self.quality_change < -max(MOST_LOSS, MOST_LOST_SHARE * sum(before) / len(before))

@@ -167,7 +167,10 @@ def _list(request: Request, caller: Caller, state: str, code: int = 200, **more:
     if caller.role in codebook.PROPOSERS:
         work.propose_new(store, actor=caller.user_id)
         count_votes(store, actor=caller.user_id)
-    every, current = codebook.entries(store), codebook.live(store)
+    newest: dict[tuple[str, str], Any] = {}  # of several revisions that wait, the last one has the evidence of all
+    for entry in codebook.entries(store):
+        newest.setdefault((entry.entry_id, entry.state), entry)
+    every, current = list(newest.values()), codebook.live(store)
     waiting = [entry for entry in every if entry.state == "proposed"]
     state = state if state in STATES else "waiting" if waiting else "active"
     wanted = STATES[state]
