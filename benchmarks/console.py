@@ -71,7 +71,10 @@ def _paths(client: TestClient, role: str) -> list[str]:
     for name in (name for name, roles in MENU.items() if role in roles):
         found = re.findall(rf'href="/web/({name}/[^"?#]+|lineage\?id=[^"]+)"', client.get(f"/web/{name}").text)
         items = (html.unescape(path) for path in found)
-        paths += [name, *next(([path] for path in items if path not in paths and client.get(f"/web/{path}").status_code == 200), [])]
+        paths += [
+            name,
+            *next(([path] for path in items if path not in paths and client.get(f"/web/{path}").status_code == 200), []),
+        ]
     return paths
 
 

@@ -4,7 +4,8 @@
     def submit(body: ..., caller: Annotated[Caller, Depends(allow("clinician", "admin", scope="feedback:write"))]): ...
 
 An API key needs the scope, and its user one of the roles. A browser session needs the role, and its CSRF token for anything but
-reading. Clinicians and annotators see only the records they sent themselves; any other record is a 404 for them.
+reading. Clinicians and annotators see only the records they sent themselves; any other record is a 404 for them. A user of a
+site other than `main` gets only the routes that say `sites=True`: those that show nothing which another site wrote.
 """
 
 import hmac
@@ -16,6 +17,7 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 
 from medloop.api.auth import Authenticator
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.errors import MedloopError
 from medloop.store.records.users import RATERS, ROLES, SCOPES, Credential
 
@@ -42,6 +44,13 @@ class WrongRoleError(ForbiddenError):
     def __init__(self, role: str, allowed: frozenset[str]) -> None:
         self.role, self.allowed = role, sorted(allowed)
         super().__init__(f"Access denied: your role ({role}) cannot do this", f"Allowed roles: {', '.join(sorted(allowed))}")
+
+
+class OtherSitesError(ForbiddenError):
+    """403: the route shows records of all sites, and the caller belongs to one of them."""
+
+    def __init__(self, site: str) -> None:
+        super().__init__(f"This shows records of all sites, and your account belongs to the site {site}", "Ask the central staff")
 
 
 class FormExpiredError(ForbiddenError):
@@ -72,6 +81,7 @@ class Caller:
     credential: str = ""
     csrf: str = field(default="", repr=False)
     speaks_for: frozenset[str] = frozenset()  # ids of the clinicians whom the key of a program may name
+    site: str = DEFAULT_SITE
 
 
 @dataclass(frozen=True)
@@ -80,13 +90,17 @@ class RoutePolicy:
 
     roles: frozenset[str]
     scope: str | None
+    sites: bool = False
 
 
-def allow(*roles: str, scope: str | None) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency that admits these roles; API keys also need the scope (None: any valid key will do)."""
+def allow(*roles: str, scope: str | None, sites: bool = False) -> Callable[[Request], Awaitable[Caller]]:
+    """A dependency that admits these roles; API keys also need the scope (None: any valid key will do).
+
+    `sites`: users of a site other than `main` may call it, too, because it shows no record of another site.
+    """
     assert roles and set(roles) <= set(ROLES), f"unknown role among {roles}"
     assert scope is None or scope in SCOPES, f"unknown scope {scope}: name it in store/records/users.py"
-    policy = RoutePolicy(frozenset(roles), scope)
+    policy = RoutePolicy(frozenset(roles), scope, sites)
 
     async def check(request: Request) -> Caller:
         credential = await credential_of(request)
@@ -96,6 +110,8 @@ def allow(*roles: str, scope: str | None) -> Callable[[Request], Awaitable[Calle
             raise PasswordChangeError("Choose your own password first", "Open /web/account")
         if credential.user.role not in policy.roles:
             raise WrongRoleError(credential.user.role, policy.roles)
+        if credential.user.site != DEFAULT_SITE and not sites:
+            raise OtherSitesError(credential.user.site)
         if scope is not None and scope not in credential.scopes:
             raise ForbiddenError(f"Your key lacks the scope '{scope}'", f"Create one that has it: {NEW_KEY} --scope {scope}")
         if credential.via == "session" and request.method not in READ_METHODS:
@@ -169,5 +185,13 @@ def caller_of(credential: Credential) -> Caller:
     user = credential.user
     name = f"{credential.via}:{credential.id}"
     return Caller(
-        user.user_id, user.name, user.role, credential.scopes, credential.via, name, credential.csrf, credential.speaks_for
+        user.user_id,
+        user.name,
+        user.role,
+        credential.scopes,
+        credential.via,
+        name,
+        credential.csrf,
+        credential.speaks_for,
+        user.site,
     )

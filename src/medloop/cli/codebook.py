@@ -10,7 +10,7 @@ from medloop.cli import ui
 from medloop.cli.codebook_print import as_json, say_proposals, say_trial, say_version, table
 from medloop.cli.login import logged_in
 from medloop.codebook.lay_words import MARK, topics_of
-from medloop.contracts.rule import FORBIDDEN_ACTS
+from medloop.contracts.rule import EVERY_SITE, FORBIDDEN_ACTS
 from medloop.errors import ConfigError, ResultError
 from medloop.loop import codebook as work
 from medloop.loop.codebook_effects import count_votes
@@ -64,6 +64,7 @@ def propose(
     first_sentence: FirstSentence = None,
     forbid: Forbids = None,
     scope: Annotated[str, typer.Option(help="What is at stake: emergency, medication, ..., routine; else read from it.")] = "",
+    site: Annotated[str, typer.Option(help="With --text: the site whose answers it changes.")] = EVERY_SITE,
     expires: Expires = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Who writes the rule; needed with --text.")] = None,
     teacher: Teacher = True,
@@ -84,7 +85,7 @@ def propose(
             person = logged_in(store, user)
             entry = work.written_entry(
                 store, text, triggers=trigger or (), first_sentence=first_sentence or "", forbids=_acts(forbid) or (),
-                scope=scope, author=person.user_id, actor=person.user_id, expires=_last_moment(expires),
+                scope=scope, author=person.user_id, actor=person.user_id, expires=_last_moment(expires), site=site,
             )  # fmt: skip
             proposals.entries.append(entry)
         elif correction is not None:

@@ -18,6 +18,7 @@ EntryState = Literal["proposed", "active", "retired", "refused"]
 VersionAction = Literal["approve", "merge", "retire", "rollback", "promote"]
 TrialVerdict = Literal["better", "same", "worse", "critical"]
 CaseSource = Literal["triage", "red_team", "entry"]
+EVERY_SITE = "all"  # of an entry that holds wherever the assistant answers
 MOST_RULE = 400  # characters of a rule; a longer one is an essay
 MOST_TEXT = 4000  # characters of an example's answer or of a system prompt
 MOST_SENTENCE = 240  # characters of a vetted first sentence
@@ -83,6 +84,7 @@ class CodebookEntry(Contract):
     kind: EntryKind = "rule"
     scope: Text = "routine"
     language: Text = "en"
+    site: Text = Field(EVERY_SITE, description="The site whose answers it changes; all: those of every site.")
     state: EntryState = "proposed"
     content: EntryText
     evidence: tuple[Text, ...] = ()

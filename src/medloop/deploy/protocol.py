@@ -17,6 +17,7 @@ from medloop.contracts import ModelVersion
 from medloop.contracts.assistant import Champion, Route
 from medloop.contracts.base import uuid7
 from medloop.contracts.deploy import Canary, DeployEvent, DeployKind, ReplicaState
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.deploy.canary import JudgeAnswer, ask_canaries
 from medloop.deploy.copies import is_ours, remove_copies
 from medloop.deploy.server import Server, ServerDownError, ServerRefusedError, observe
@@ -26,7 +27,7 @@ from medloop.store.db import Store
 from medloop.store.files.atomic import make_folder
 from medloop.store.files.lock import locked_file
 from medloop.store.records import deploy_events as log
-from medloop.store.records.routes import RouteMovedError, add_route, live_route, route_number, routes
+from medloop.store.records.routes import RouteMovedError, add_route, live_route, live_routes, route_number, routes
 
 ARMS: tuple[Champion, ...] = ("champion", "challenger")
 SETTLE_S = 1.0  # a request that has read the old route reaches its server within this time
@@ -85,8 +86,8 @@ class Fleet:
             yield
 
     def live_names(self) -> set[str]:
-        """What both arms serve now."""
-        return {route.served_name for arm in ARMS if (route := live_route(self.store, arm)) is not None}
+        """What both arms serve now, at all sites."""
+        return {route.served_name for route in live_routes(self.store)}
 
 
 @dataclass
@@ -104,6 +105,7 @@ class Deployment:
     check: Callable[[], None] | None = None
     canaries: bool = True
     number: int | None = None
+    site: str = DEFAULT_SITE
     _refusals: list[str] = field(default_factory=list, init=False)
     previous: Route | None = field(default=None, init=False)
     deployment: str = field(default="", init=False)
@@ -111,8 +113,8 @@ class Deployment:
     def go_live(self) -> Route:
         """Everything up to and including the switch; DeployFailedError leaves what served before."""
         fleet, target = self.fleet, self.target
-        number = route_number(fleet.store, self.arm) if self.number is None else self.number
-        self.previous = live_route(fleet.store, self.arm)
+        number = route_number(fleet.store, self.arm, site=self.site) if self.number is None else self.number
+        self.previous = live_route(fleet.store, self.arm, site=self.site)
         self.deployment = log.open_deployment(fleet.store, target.name) or ""
         if not self.deployment:
             self.deployment = f"dep_{uuid7()}"
@@ -213,7 +215,7 @@ class Deployment:
                 reason=self.reason or "deployed", changed_by=self.actor,
             )  # fmt: skip
             try:
-                add_route(self.fleet.store, route, arm=self.arm, expected=number, check=self.check)
+                add_route(self.fleet.store, route, arm=self.arm, expected=number, check=self.check, site=self.site)
             except MedloopError as error:
                 kind = DeployOvertakenError if isinstance(error, RouteMovedError) else DeployFailedError
                 raise kind(f"{target.name} did not go live: {error.what}", error.to_do) from None

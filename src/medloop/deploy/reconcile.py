@@ -16,13 +16,13 @@ from medloop.contracts import utc_now
 from medloop.contracts.assistant import Route
 from medloop.contracts.deploy import DeployEvent, DeployKind, ReplicaState
 from medloop.deploy.copies import copy_problem, difference, restore_copy
-from medloop.deploy.protocol import ARMS, Fleet, delete_old, strays, unload_strays
+from medloop.deploy.protocol import Fleet, delete_old, strays, unload_strays
 from medloop.deploy.server import Server, ServerDownError, ServerRefusedError, observe
 from medloop.errors import BusyError, MedloopError
 from medloop.models.safety import fingerprint
 from medloop.store.records import deploy_events as log
 from medloop.store.records import registry
-from medloop.store.records.routes import live_route
+from medloop.store.records.routes import live_routes
 
 FIRST_REST_S, LONGEST_REST_S = 5.0, 600.0
 
@@ -44,7 +44,7 @@ class Reconciler:
 
     def check(self) -> ReconcileReport:
         fleet = self.fleet
-        live = [route for arm in ARMS if (route := live_route(fleet.store, arm)) is not None]
+        live = list({route.served_name: route for route in live_routes(fleet.store)}.values())
         restored, problems = list[str](), list[str]()
         for server in fleet.servers:
             state = observe(server)

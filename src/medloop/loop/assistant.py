@@ -19,11 +19,13 @@ from typing import Any
 
 from medloop.contracts import Message, Trace
 from medloop.contracts.assistant import PassagesFound, Route, RulesFound
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.errors import ConfigError, explain_os_errors
 from medloop.feedback.submit.live_trace import prepare_traces
 from medloop.lexicon.language import detect_language
 from medloop.loop.assistant_guards import guard_hash, input_guards, is_emergent, output_guards
 from medloop.loop.codebook import rules_for
+from medloop.loop.deploy import route_at
 from medloop.loop.experiment import chooser
 from medloop.loop.knowledge import KnowledgeSearch
 from medloop.loop.model_servers import backend_pool
@@ -50,8 +52,8 @@ LONGEST_PROMPT = 20_000
 class RouteCache:
     """The live route; the store is asked for the number of the newest change, and for the route only when that is another one."""
 
-    def __init__(self, store: Store) -> None:
-        self._store, self._number, self._looked = store, -1, float("-inf")
+    def __init__(self, store: Store, site: str = DEFAULT_SITE) -> None:
+        self._store, self._number, self._looked, self._site = store, -1, float("-inf"), site
         self._route: Route | None = None
         self.challenger: Route | None = None
         self._lock = threading.Lock()  # else an older look could end last and stay
@@ -67,8 +69,9 @@ class RouteCache:
     def _read(self) -> Route | None:
         with self._lock:
             looked = time.monotonic()
-            if (number := route_number(self._store)) != self._number:
-                self._route, self.challenger = live_route(self._store), live_route(self._store, "challenger")
+            # A block takes the champion of a site away without a new route, so there the route itself is read each time.
+            if (number := route_number(self._store)) != self._number or self._site != DEFAULT_SITE:
+                self._route, self.challenger = route_at(self._store, self._site), live_route(self._store, "challenger")
                 self._number = number
             self._looked = looked
             return self._route
@@ -128,6 +131,19 @@ def parts_of(store: Store, settings: Settings) -> AssistantParts:
     """What takes part in the answers of this workspace."""
     routes, memory = RouteCache(store), ErasableMemory(settings)
     rules, documents, tools = rules_for(store), KnowledgeSearch(settings, store=store), clinical_tools(urgency=urgency)
+    known: dict[str, AssistantParts] = {}
+
+    def at_site(parts: AssistantParts, site: str) -> AssistantParts:
+        """With the champion, the rules and the experiment of that site; everything else is the same for all."""
+        if site not in known:
+            own, led = rules_for(store, site=site), RouteCache(store, site)
+            known[site] = replace(
+                parts, find_rules=own, is_quick=lambda: own.is_quick and documents.is_quick, at_site=None,
+                choose_arm=chooser(store, site=site), live_route=led.get, refresh_route=led.refresh,
+                challenger_route=lambda: led.challenger,
+            )  # fmt: skip
+        return known[site]
+
     return AssistantParts(
         live_route=routes.get, refresh_route=routes.refresh, input_guards=input_guards(), output_guards=output_guards(),
         rule_guard=rule_guard,
@@ -137,7 +153,7 @@ def parts_of(store: Store, settings: Settings) -> AssistantParts:
         use_tools=lambda question: call_wanted(tools, question),
         build_prompt=build_prompt, choose_arm=chooser(store), challenger_route=lambda: routes.challenger, recall=memory.recall,
         remember=memory.remember, deadline_s=settings.gateway.deadline_s, most_at_once=settings.gateway.at_once,
-        most_tokens=settings.gateway.most_tokens,
+        most_tokens=settings.gateway.most_tokens, at_site=at_site,
     )  # fmt: skip
 
 

@@ -21,7 +21,8 @@ from medloop.codebook.reflect import CorrectedAnswer, reflect
 from medloop.codebook.retrieve import RetrieveConfig, Retriever
 from medloop.codebook.similar import Embed
 from medloop.contracts import CodebookEntry, CodebookRule, Correction, EntryText, Feedback, RulesFound, utc_now
-from medloop.contracts.rule import EntryKind
+from medloop.contracts.experiment import DEFAULT_SITE
+from medloop.contracts.rule import EVERY_SITE, EntryKind
 from medloop.data.text.risk import strata_of
 from medloop.errors import InputError
 from medloop.knobs import problem_text
@@ -31,7 +32,7 @@ from medloop.privacy.consent import Register
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.reward.detect.acts import acts, is_about_medicine
 from medloop.store.db import Store
-from medloop.store.records import codebook, codebook_votes, crud, lineage, quarantine
+from medloop.store.records import codebook, codebook_votes, crud, lineage, quarantine, sites
 from medloop.store.records.audited_read import get_audited
 from medloop.store.tables import rlhf_corrections, rlhf_feedback
 
@@ -42,10 +43,10 @@ Reflector = Callable[[CorrectedAnswer, Sequence[str]], EntryText | None]  # a te
 
 
 class RulesOfStore:
-    """FindRules over the live codebook. What this process changes counts at once, what another one changes within LOOK_S."""
+    """FindRules over the live codebook of a site. What this process changes counts at once, what another does within LOOK_S."""
 
-    def __init__(self, store: Store, config: RetrieveConfig | None = None) -> None:
-        self._store, self._config = store, config or RetrieveConfig()
+    def __init__(self, store: Store, config: RetrieveConfig | None = None, site: str = DEFAULT_SITE) -> None:
+        self._store, self._config, self._site = store, config or RetrieveConfig(), site
         self._key: tuple[int, int, int] | None = None
         self._looked, self._writes = float("-inf"), -1
         self._retriever = Retriever((), codebook.sha256_of(()), self._config)
@@ -76,14 +77,14 @@ class RulesOfStore:
         looked, writes = time.monotonic(), self._store.writes  # before the look: a change during it is noticed by the next
         key = codebook.live_key(self._store)
         if key != self._key:
-            current = codebook.live(self._store)
-            self._retriever, self._key = Retriever(current.entries, current.sha256, self._config), key
+            entries = codebook.at_site(codebook.live(self._store).entries, self._site)
+            self._retriever, self._key = Retriever(entries, codebook.sha256_of(entries), self._config), key
         self._looked, self._writes = looked, writes
         return self._retriever
 
 
-def rules_for(store: Store, config: RetrieveConfig | None = None) -> RulesOfStore:
-    return RulesOfStore(store, config)
+def rules_for(store: Store, config: RetrieveConfig | None = None, *, site: str = DEFAULT_SITE) -> RulesOfStore:
+    return RulesOfStore(store, config, site)
 
 
 @dataclass
@@ -148,20 +149,22 @@ def _propose(
     if corrected is None:
         return proposals.skip("its text may identify a person")
     may_leave = Register.of(store).covers(record, "teacher")
-    others = _like_answers(store, corrected)
-    draft = (reflector(corrected, others) if reflector and may_leave else None) or reflect(corrected, others)
     author = record.clinician_id or record.recorded_by or actor
-    proposals.entries.append(add_draft(store, draft, evidence=(correction_id,), author=author, actor=actor, embed=embed))
+    site = sites.scope_of(store, author, record.recorded_by)
+    others = _like_answers(store, corrected, site)
+    draft = (reflector(corrected, others) if reflector and may_leave else None) or reflect(corrected, others)
+    made = add_draft(store, draft, evidence=(correction_id,), author=author, actor=actor, site=site, embed=embed)
+    proposals.entries.append(made)
     return None
 
 
-def _like_answers(store: Store, corrected: CorrectedAnswer) -> list[str]:
+def _like_answers(store: Store, corrected: CorrectedAnswer, site: str) -> list[str]:
     """Experts' answers that other rules come from, to questions with a trigger of this one's, in its language."""
     triggers = set(reflect(corrected).triggers)
     language = "zh" if corrected.is_chinese else "en"
     alike = [
         entry
-        for entry in codebook.entries(store)
+        for entry in codebook.at_site(codebook.entries(store), site)
         if entry.kind == "rule" and entry.state in ("active", "proposed") and entry.language == language
         and triggers & set(entry.content.triggers)
     ]  # fmt: skip
@@ -206,19 +209,22 @@ def add_draft(
     actor: str,
     kind: EntryKind = "rule",
     scope: str = "",
+    site: str = EVERY_SITE,
     embed: Embed | None = None,
 ) -> CodebookEntry:
     """A draft as a proposal: a new entry, or the next revision of one that says the same."""
     scope = scope or strata_of(draft.question or draft.text)[0]
     newest: dict[str, CodebookEntry] = {}  # an earlier revision lacks what the later ones were merged with
     for entry in codebook.entries(store):
-        if entry.state in ("active", "proposed"):
+        if entry.state in ("active", "proposed") and entry.site == site:
             newest.setdefault(entry.entry_id, entry)
     others = list(newest.values())
     placed: Placement = place(draft, kind, scope, others, embed)
     if placed.target is None:
         language = "zh" if detect_language(draft.question or draft.text) in ("zh", "mixed") else "en"
-        entry = CodebookEntry(content=draft, kind=kind, scope=scope, language=language, evidence=tuple(evidence), author=author)
+        entry = CodebookEntry(
+            content=draft, kind=kind, scope=scope, language=language, site=site, evidence=tuple(evidence), author=author
+        )
         return codebook.propose(store, entry, actor=actor)
     target = placed.target
     every = tuple(dict.fromkeys([*target.evidence, *evidence]))
@@ -244,8 +250,8 @@ def draft_edit(store: Store, entry: CodebookEntry, changes: Mapping[str, Any], *
 
 def merge_entries(store: Store, first: CodebookEntry, second: CodebookEntry, *, actor: str, author: str) -> CodebookEntry:
     """A proposal that replaces both: the words of the first, the evidence and questions of both."""
-    if first.kind != second.kind or first.entry_id == second.entry_id:
-        raise InputError("Only two different entries of one kind can be merged", codebook.LIST)
+    if (first.kind, first.site) != (second.kind, second.site) or first.entry_id == second.entry_id:
+        raise InputError("Only two different entries of one kind and site can be merged", codebook.LIST)
     update = {
         "content": merged(first.content, second.content), "supersedes": (second.entry_id,), "author": author,
         "evidence": tuple(dict.fromkeys([*first.evidence, *second.evidence])),
@@ -264,6 +270,7 @@ def written_entry(
     author: str,
     actor: str,
     expires: Any = None,
+    site: str = EVERY_SITE,
 ) -> CodebookEntry:
     """A rule that a person writes without a correction."""
     content = checked_text(
@@ -275,7 +282,12 @@ def written_entry(
     language = "zh" if detect_language(text) in ("zh", "mixed") else "en"
     try:
         entry = CodebookEntry(
-            content=content, scope=scope or strata_of(text)[0], language=language, author=author, expires=expires
+            content=content,
+            scope=scope or strata_of(text)[0],
+            language=language,
+            author=author,
+            expires=expires,
+            site=site if site == EVERY_SITE else sites.checked_site(site),
         )
     except ValidationError as error:
         raise InputError(f"Not an entry of the codebook: {problem_text(error.errors()[0])}", "Shorten it") from None
@@ -295,7 +307,8 @@ def as_rule(entry: CodebookEntry, counts: codebook_votes.VoteCounts | None = Non
 
 def conflicts_of(store: Store, entry: CodebookEntry) -> list[str]:
     """The live entries that contradict a proposal, by id: by their words, or because one forbids what the other says first."""
-    others = codebook.live(store).entries
+    live = codebook.live(store).entries
+    others = live if entry.site == EVERY_SITE else codebook.at_site(live, entry.site)
     found = [conflict.entry_id for conflict in conflicts(entry, others)]
     against = [
         other.entry_id
@@ -335,7 +348,9 @@ def checked_text(values: Mapping[str, Any]) -> EntryText:
 
 def _next_revision(entry: CodebookEntry, update: Mapping[str, Any]) -> CodebookEntry:
     """A fresh revision of an entry: without the decisions about the old one."""
-    values = {name: getattr(entry, name) for name in ("entry_id", "kind", "scope", "language", "content", "evidence", "expires")}
+    values = {
+        name: getattr(entry, name) for name in ("entry_id", "kind", "scope", "language", "site", "content", "evidence", "expires")
+    }
     try:
         return CodebookEntry(**{**values, **update, "timestamp": utc_now()})
     except ValidationError as error:

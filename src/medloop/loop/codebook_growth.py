@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from medloop.codebook.optimise import optimised_prompt
 from medloop.codebook.reflect import CorrectedAnswer
 from medloop.contracts import CodebookEntry, CodebookTrial, CodebookVersion, Correction, EntryText, Feedback
+from medloop.contracts.rule import EVERY_SITE
 from medloop.errors import InputError
 from medloop.loop.codebook import PURPOSE, Proposals, add_draft, corrected_answer, unusable
 from medloop.loop.codebook_effects import helps
@@ -22,7 +23,7 @@ from medloop.reward.detect.urgency import urgency
 from medloop.reward.disposition import disposition
 from medloop.settings import Settings
 from medloop.store.db import Store
-from medloop.store.records import codebook, codebook_votes, lineage
+from medloop.store.records import codebook, codebook_votes, lineage, sites
 from medloop.store.records.audited_read import read_audited
 
 MOST_EXAMPLE = 800  # characters of question and answer together; a longer one fills the budget of a prompt alone
@@ -50,7 +51,9 @@ def propose_examples(store: Store, *, actor: str, most: int = 20) -> Proposals:
             proposals.skip("it is too long, unsafe, or may identify a person")
             continue
         author = record.clinician_id or record.recorded_by or actor
-        proposals.entries.append(add_draft(store, draft, evidence=(record_id,), author=author, actor=actor, kind="example"))
+        site = sites.scope_of(store, author, record.recorded_by)
+        made = add_draft(store, draft, evidence=(record_id,), author=author, actor=actor, kind="example", site=site)
+        proposals.entries.append(made)
     return proposals
 
 
@@ -77,9 +80,11 @@ def _example(record: Correction | Feedback) -> EntryText | None:
 def propose_prompt(store: Store, *, actor: str, author: str, writer: PromptWriter | None = None) -> CodebookEntry:
     """A new system prompt from the newest usable corrections; InputError where they say nothing."""
     records = list(read_audited(store, Correction, actor=actor, purpose=PURPOSE))[-MOST_CORRECTIONS:]
-    usable = [record for record in records if unusable(store, record) is None]
+    usable = [record for record in records if unusable(store, record) is None and _is_central(store, record)]
     corrections = {record.correction_id: one for record in usable if (one := corrected_answer(record)) is not None}
-    current = next((entry.text for entry in codebook.live(store).entries if entry.kind == "prompt"), "")
+    current = next(
+        (entry.text for entry in codebook.live(store).entries if entry.kind == "prompt" and entry.site == EVERY_SITE), ""
+    )
     register = Register.of(store)
     may_leave = [corrections[record.correction_id] for record in usable
                  if register.covers(record, "teacher") and record.correction_id in corrections]  # fmt: skip
@@ -88,6 +93,11 @@ def propose_prompt(store: Store, *, actor: str, author: str, writer: PromptWrite
     if draft is None:
         raise InputError("The corrections name no mistake that the system prompt does not mention", "Correct more answers first")
     return add_draft(store, draft, evidence=tuple(corrections), author=author, actor=actor, kind="prompt", scope="general")
+
+
+def _is_central(store: Store, record: Correction) -> bool:
+    """The system prompt is that of every site, so a correction from one of them has no say in it."""
+    return sites.scope_of(store, record.clinician_id, record.recorded_by) == EVERY_SITE
 
 
 def promote(

@@ -66,14 +66,15 @@ def try_entry(
 ) -> CodebookTrial:
     """The codebook with this revision against the live one; with `removed`, the live one without its entry."""
     current = codebook.live(store)
+    before = codebook.at_site(current.entries, entry.site)
     gone = {entry.entry_id, *entry.supersedes}
     if entry.kind == "prompt":
-        gone |= {other.entry_id for other in current.entries if other.kind == "prompt"}
-    after = [*(other for other in current.entries if other.entry_id not in gone), *(() if removed else (entry,))]
+        gone |= {other.entry_id for other in before if other.kind == "prompt" and other.site == entry.site}
+    after = [*(other for other in before if other.entry_id not in gone), *(() if removed else (entry,))]
     name, answer = answers or live_answers(settings, store)
-    cases = regression_cases(store, [*current.entries, entry], actor=actor)
+    cases = regression_cases(store, [*before, entry], actor=actor)
     trial = run_trial(
-        cases, _side(current.entries), _side(after), answer, as_shown, revision_id=entry.revision_id, codebook=current.sha256,
+        cases, _side(before), _side(after), answer, as_shown, revision_id=entry.revision_id, codebook=current.sha256,
         model=f"{name}, {WITHOUT}" if removed else name, actor=actor,
     )  # fmt: skip
     return codebook.save_trial(store, trial)

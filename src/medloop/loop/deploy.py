@@ -16,6 +16,7 @@ from pathlib import Path
 
 from medloop.contracts.assistant import Champion, InputGuard, Route
 from medloop.contracts.deploy import Canary, CanaryVerdict, DeployEvent, ReplicaState
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.deploy.canary import JudgeAnswer, load_canaries
 from medloop.deploy.copies import ServedCopy, copy_problem, make_copy, served_name
 from medloop.deploy.protocol import Deployment, Fleet, Target
@@ -34,6 +35,7 @@ from medloop.store.records import registry
 from medloop.store.records.gates import promotion_refusal
 from medloop.store.records.registry import NoSuchVersionError, StoredVersion
 from medloop.store.records.routes import live_route
+from medloop.store.records.sites import checked_site
 
 BASE = "base"
 NO_REPLICAS = "Name the model servers: deploy.replicas in medloop.yaml, such as http://127.0.0.1:8001"
@@ -127,6 +129,36 @@ def deploy_alias(
     return DeployOutcome(
         route, before is None or before.served_name != route.served_name, None if before is None else before.served_name
     )
+
+
+def deploy_site(fleet: Fleet, site: str, version: int, *, actor: str, reason: str = "") -> DeployOutcome:
+    """Let a version be the champion of one site. It needs what a promotion needs (gate, no block), but no alias."""
+    store, reason = fleet.store, checked_reason(reason)
+    if checked_site(site) == DEFAULT_SITE:
+        raise InputError("The champion of main is that of the registry", f"Promote it: medloop registry promote {version}")
+    stored = registry.get_version(store, store.settings.registry.model, version)
+
+    def check() -> None:
+        if refusal := block_refusal(store, stored) or promotion_refusal(store, stored.record.artifact):
+            raise DeployRefusedError(f"{stored.record.label} cannot go live: {refusal}")
+
+    check()
+    with fleet.deploying():
+        why = reason or f"the champion of {site}"
+        deployment = Deployment(fleet, _copied_target(fleet, stored), actor, why, check=check, site=site)
+        route = deployment.go_live()
+        deployment.finish()
+    before = deployment.previous
+    changed = before is None or before.served_name != route.served_name
+    return DeployOutcome(route, changed, None if before is None else before.served_name)
+
+
+def route_at(store: Store, site: str, arm: Champion = "champion") -> Route | None:
+    """What answers at a site: its own champion, or that of `main` where it has none or where its own was blocked."""
+    own = live_route(store, arm, site=site)
+    if own is None or (own.artifact is not None and log.block_of(store, own.artifact) is not None):
+        return live_route(store, arm)
+    return own
 
 
 def live_refusal(store: Store, stored: StoredVersion, alias: Champion) -> str | None:

@@ -34,7 +34,7 @@ from medloop.experiment.analyse import ARMS, analyse, compare_sites
 from medloop.experiment.assign import arm_of, new_salt
 from medloop.experiment.observe import AnswerFindings, of_rating, of_trace
 from medloop.lexicon.language import detect_language
-from medloop.loop.deploy import open_fleet
+from medloop.loop.deploy import open_fleet, route_at
 from medloop.loop.experiment_shadow import shadow_votes
 from medloop.loop.live_watch import live_names_of
 from medloop.loop.rollback import block, roll_back
@@ -114,7 +114,7 @@ def start(store: Store, experiment_id: str, *, enrolled: float, by: str) -> Stor
 
 
 def _check_routes(store: Store, plan: ExperimentPlan) -> None:
-    live = {arm: live_route(store, arm) for arm in ARMS}
+    live = {arm: route_at(store, plan.site, arm) for arm in ARMS}
     if not any(live.values()):
         return
     for arm, route in live.items():
@@ -194,7 +194,8 @@ def collect(store: Store, experiment_id: str, judge: Judge) -> int:
     read = 0
     while page := experiments.new_records(store, experiment_id, most=PAGE):
         experiment = experiments.get(store, experiment_id)
-        traces = read_by_ids(store, Trace, page.trace_ids, actor=ANALYSIS, purpose=PURPOSE)
+        every = read_by_ids(store, Trace, page.trace_ids, actor=ANALYSIS, purpose=PURPOSE)
+        traces = [trace for trace in every if trace.meta.get("site", DEFAULT_SITE) == experiment.plan.site]
         judged = judge([(trace.conversation.user_text, trace.conversation.answer or "") for trace in traces])
         new = [row for trace, said in zip(traces, judged, strict=True) for row in of_trace(experiment, trace, said)]
         experiments.add_observations(store, page, [*new, *_ratings(store, experiment, page, new)])

@@ -58,6 +58,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 MENU = {name: roles for pages in GROUPS.values() for name, roles in pages.items()}
+SITE_PAGES = ("chat",)
 # G and a letter lead to a page; G H leads home.
 KEYS = {
     "queue": "q", "incidents": "i", "dashboard": "f", "datasets": "d", "traces": "t", "run": "r", "gate": "g", "registry": "m",
@@ -84,9 +85,11 @@ class MenuGroup(NamedTuple):
     pages: list[str]
 
 
-def menu_of(role: str) -> list[MenuGroup]:
-    """The groups of the rail with the pages that this role may open; a group without any is left out."""
-    groups = (MenuGroup(name, [page for page, roles in pages.items() if role in roles]) for name, pages in GROUPS.items())
+def menu_of(role: str, *, of_site: bool = False) -> list[MenuGroup]:
+    """The groups of the rail with the pages that this role may open; a group without any is left out. A user `of_site` belongs to
+    a site other than `main` and opens only what shows no records of the others."""
+    open_pages = {name for name, roles in MENU.items() if role in roles and (name in SITE_PAGES or not of_site)}
+    groups = (MenuGroup(name, [page for page in pages if page in open_pages]) for name, pages in GROUPS.items())
     return [group for group in groups if group.pages]
 
 

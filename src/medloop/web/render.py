@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from medloop.api.policy import Caller, read_form
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.web.markdown import render_markdown, split_reasoning
 from medloop.web.navigation import KEYS, MENU, MenuGroup, menu_of, page_of
 from medloop.web.static_files import version
@@ -33,14 +34,15 @@ class Viewer:
     role: str = ""
     csrf: str = ""
     path: str = "/web/"
+    of_site: bool = False
 
     @property
     def menu(self) -> list[MenuGroup]:
-        return menu_of(self.role)
+        return menu_of(self.role, of_site=self.of_site)
 
     @property
     def keys(self) -> dict[str, str]:
-        return {name: letter for name, letter in KEYS.items() if self.role in MENU[name]}
+        return {name: letter for name, letter in KEYS.items() if self.role in MENU[name] and not self.of_site}
 
     @property
     def page(self) -> str:
@@ -78,7 +80,7 @@ def show(request: Request, caller: Caller | None, template: str, code: int = 200
     path = request.url.path + (f"?{request.url.query}" if request.url.query and request.method == "GET" else "")
     viewer = Viewer(language_of(request), path=path)
     if caller is not None:
-        viewer = Viewer(viewer.language, caller.name, caller.role, caller.csrf, path)
+        viewer = Viewer(viewer.language, caller.name, caller.role, caller.csrf, path, caller.site != DEFAULT_SITE)
     return HTMLResponse(render(template, viewer, **context), status_code=code)
 
 

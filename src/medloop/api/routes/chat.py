@@ -24,7 +24,7 @@ from medloop.serve.gateway.gateway import Gateway
 
 router = APIRouter(prefix="/v1", tags=["assistant"])
 
-Asker = Annotated[Caller, Depends(allow("clinician", "engineer", "admin", scope="chat"))]
+Asker = Annotated[Caller, Depends(allow("clinician", "engineer", "admin", scope="chat", sites=True))]
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -63,7 +63,7 @@ async def chat_completions(request: Request, caller: Asker) -> Response:
     check_rate(request, caller)
     gateway, body = gateway_of(request), parse_request(await request.body())
     subject = None if body.user is None else subject_of(store_of(request), body.user)
-    plan = await gateway.plan(body, ChatCaller(caller.user_id, subject), request.headers.get("x-medloop-episode"))
+    plan = await gateway.plan(body, ChatCaller(caller.user_id, subject, caller.site), request.headers.get("x-medloop-episode"))
     if not body.streams:
         ids, answer = await gateway.answer(plan)
         return JSONResponse(answer, headers=ids.headers())
@@ -75,7 +75,7 @@ async def chat_completions(request: Request, caller: Asker) -> Response:
 async def list_models(request: Request, caller: Asker) -> Response:
     """The one model that clients ask for, and what is behind it now."""
     gateway = gateway_of(request)
-    route = await gateway.parts.live_route()
+    route = await gateway.parts.of_site(caller.site).live_route()
     created = int(route.timestamp.timestamp()) if route else 0
     names = [LIVE, *([version_of(route)] if route else [])]
     data = [{"id": name, "object": "model", "created": created, "owned_by": "medloop"} for name in names]

@@ -15,7 +15,7 @@ from medloop.api.routes.feedback import REFUSED
 from medloop.codebook.lay_words import topics_of
 from medloop.contracts import CodebookEntry, CodebookTrial
 from medloop.contracts.base import Timestamp
-from medloop.contracts.rule import MOST_RULE, MOST_SENTENCE, EntryState, ForbiddenAct
+from medloop.contracts.rule import EVERY_SITE, MOST_RULE, MOST_SENTENCE, EntryState, ForbiddenAct
 from medloop.loop import codebook as work
 from medloop.loop.codebook_effects import count_votes
 from medloop.loop.codebook_growth import promote as promote_entry
@@ -52,6 +52,7 @@ class ProposeBody(_Body):
     first_sentence: str = Field("", max_length=MOST_SENTENCE)
     forbids: tuple[ForbiddenAct, ...] = Field((), description="What is taken out of answers, sentence by sentence.")
     scope: str = Field("", max_length=40)
+    site: str = Field(EVERY_SITE, max_length=32, description="The site whose answers it changes; all: those of every site.")
     expires: Timestamp | None = None
 
 
@@ -116,7 +117,7 @@ def propose(body: ProposeBody, request: Request, caller: CodebookProposer) -> Js
         return as_json(work.propose_from(store, body.correction_id or "", actor=caller.user_id, embed=embed), caller)
     entry = work.written_entry(
         store, body.text, triggers=body.triggers, first_sentence=body.first_sentence, forbids=body.forbids,
-        scope=body.scope, author=caller.user_id, actor=caller.user_id, expires=body.expires,
+        scope=body.scope, author=caller.user_id, actor=caller.user_id, expires=body.expires, site=body.site,
     )  # fmt: skip
     return as_json(entry, caller)
 

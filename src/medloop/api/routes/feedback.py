@@ -24,6 +24,7 @@ router = APIRouter(prefix="/api/v1", tags=["feedback"], route_class=JsonRoute)
 
 Json = dict[str, Any]
 Writer = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="feedback:write"))]
+Rater = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="feedback:write", sites=True))]
 TraceWriter = Annotated[Caller, Depends(allow("clinician", "engineer", "admin", scope="feedback:write"))]
 Key = Annotated[
     str | None,
@@ -109,7 +110,12 @@ def sender(caller: Caller) -> Sender:
     """Keys of engineers and admins belong to programs, which name only the clinicians for whom the key speaks."""
     is_program = caller.role not in OWN_ONLY and caller.via == "key"
     return Sender(
-        caller.user_id, is_program, caller.speaks_for, is_rater=caller.role in RATERS, by_queue=caller.role == "annotator"
+        caller.user_id,
+        is_program,
+        caller.speaks_for,
+        is_rater=caller.role in RATERS,
+        by_queue=caller.role == "annotator",
+        site=caller.site,
     )
 
 
@@ -129,19 +135,19 @@ async def log_trace(body: TraceBody, request: Request, caller: TraceWriter, key:
 
 
 @router.post("/rlhf/feedback", **_STORED)
-async def submit_feedback(body: FeedbackBody, request: Request, caller: Writer, key: Key = None) -> Response:
+async def submit_feedback(body: FeedbackBody, request: Request, caller: Rater, key: Key = None) -> Response:
     """Rate one answer. `critical` opens an incident, `golden` also stores a correction."""
     return await _store(request, body, caller, key)
 
 
 @router.post("/rlhf/preference", **_STORED)
-async def submit_preference(body: PreferenceBody, request: Request, caller: Writer, key: Key = None) -> Response:
+async def submit_preference(body: PreferenceBody, request: Request, caller: Rater, key: Key = None) -> Response:
     """Choose the better of two answers."""
     return await _store(request, body, caller, key)
 
 
 @router.post("/rlhf/correction", **_STORED)
-async def submit_correction(body: CorrectionBody, request: Request, caller: Writer, key: Key = None) -> Response:
+async def submit_correction(body: CorrectionBody, request: Request, caller: Rater, key: Key = None) -> Response:
     """Submit the answer that should have been given."""
     return await _store(request, body, caller, key)
 

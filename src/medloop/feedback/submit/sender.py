@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from medloop.contracts import Contract, Correction, Feedback, Preference, Trace
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.contracts.feedback import same_texts
 from medloop.errors import InputError
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
@@ -34,6 +35,7 @@ class Sender:
     is_program: bool = False
     speaks_for: frozenset[str] = frozenset()  # ids of users
     is_rater: bool = True  # a clinician or an annotator; what anybody else likes is not an answer to learn
+    site: str = DEFAULT_SITE  # of another one than `main` comes feedback about answers of that site alone
     by_queue: bool = False  # may speak only of traces that the queue has shown; else an id would open any trace's text
 
 

@@ -27,6 +27,7 @@ from medloop.contracts import (
     utc_now,
 )
 from medloop.contracts.base import iso_utc
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.contracts.feedback import FAULT_AXES, FeedbackType
 from medloop.contracts.polarity import polarity, stored_type
 from medloop.errors import InputError
@@ -230,6 +231,9 @@ class _RecordBuilder:
             return
         if body.trace_id is not None and self.known.rows.get(Lookup(Trace, body.trace_id)) is None:
             raise InputError(NO_TRACE, "Log it first with POST /api/v1/traces")
+        if self.sender.site != DEFAULT_SITE and (trace := self.named_trace(body)) is not None:
+            if trace.meta.get("site", DEFAULT_SITE) != self.sender.site:
+                raise InputError(NO_TRACE, "Name an answer of your own site")
         if isinstance(body, CorrectionBody) and body.feedback_id is not None:
             if self.known.rows.get(Lookup(Feedback, body.feedback_id)) is None:
                 raise InputError("There is no feedback with this feedback_id", OWN_ID)

@@ -19,6 +19,7 @@ from medloop.contracts.assistant import (
     Route,
     RulesFound,
 )
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.serve.agent.tools import Tool, ToolCall
 from medloop.serve.gateway.chat_request import ChatError, ChatRequest
 from medloop.serve.gateway.gateway_counts import OnAnswer
@@ -34,10 +35,11 @@ BuildPrompt = Callable[
 
 @dataclass(frozen=True)
 class ChatCaller:
-    """Who asks: their user id, and the keyed hash of the person it is about (OpenAI's `user`), if they say."""
+    """Who asks: their user id and site, and the keyed hash of the person it is about (OpenAI's `user`), if they say."""
 
     user_id: str
     subject: str | None = None
+    site: str = DEFAULT_SITE
 
 
 @dataclass
@@ -62,9 +64,13 @@ class AssistantParts:
     recall: Callable[[str], Sequence[Message]] | None = None
     remember: Callable[[str, str | None, Sequence[Message]], None] | None = None
     on_answer: OnAnswer | None = None
+    at_site: Callable[[AssistantParts, str], AssistantParts] | None = None  # the parts of another site than `main`
     deadline_s: float = 300.0
     most_at_once: int = 128
     most_tokens: int = 8192
+
+    def of_site(self, site: str) -> AssistantParts:
+        return self if site == DEFAULT_SITE or self.at_site is None else self.at_site(self, site)
 
     def guards_of(self, plan: AnswerPlan) -> Sequence[NamedOutputGuard]:
         """The guards of one answer: that of its rules, then those of every answer."""

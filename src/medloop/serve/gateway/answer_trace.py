@@ -7,6 +7,7 @@ from datetime import datetime
 
 from medloop.contracts import Conversation, Message, Trace, utc_now
 from medloop.contracts.assistant import GuardAct
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.serve.gateway.answer_plan import AnswerIds, AnswerPlan
 from medloop.serve.gateway.backends import Backend
 from medloop.serve.gateway.wire import Json
@@ -35,6 +36,7 @@ def trace_of(plan: AnswerPlan, ids: AnswerIds, end: AnswerEnd, share: float) -> 
     }  # fmt: skip
     optional = {
         "error": end.error, "fallback": ids.fallback or None, "arm": plan.arm,
+        "site": None if plan.caller.site == DEFAULT_SITE else plan.caller.site,
         "backend": end.backend.address.url if end.backend else None,
         "rules": [rule.rule_id for rule in plan.rules.rules] if plan.rules else None,
         "passages": [passage.passage_id for passage in plan.passages.passages] if plan.passages else None,

@@ -96,8 +96,9 @@ class Gateway:
             log.error("no route for an answer with a notice: %s", type(error).__name__)
             instead = notice("unavailable", texts[-1])
             acts = (*acts, GuardAct(guard="route", finding="unavailable", stop=True, replacement=instead))
-        quick = self.parts.is_quick is not None and self.parts.is_quick() and len(texts[-1]) <= LONG
-        rules, passages, calls = self._look_up(texts[-1]) if quick else await asyncio.to_thread(self._look_up, texts[-1])
+        parts = self.parts.of_site(caller.site)
+        quick = parts.is_quick is not None and parts.is_quick() and len(texts[-1]) <= LONG
+        rules, passages, calls = _look_up(parts, texts[-1]) if quick else await asyncio.to_thread(_look_up, parts, texts[-1])
         approved = rules.system if rules else ""
         system = heard[0].content if heard[0].role == "system" else approved or self.parts.system_prompt
         prompt: Sequence[Message] = heard
@@ -112,23 +113,19 @@ class Gateway:
             request, caller, uuid7(), episode_id, messages, prompt, system, route, acts, rules, passages, arm, tuple(calls)
         )  # fmt: skip
 
-    def _look_up(self, question: str) -> tuple[RulesFound | None, PassagesFound | None, Sequence[ToolCall]]:
-        """What goes into the prompt beside the user's words."""
-        parts = self.parts
-        return _found(parts.find_rules, question), _found(parts.find_passages, question), _found(parts.use_tools, question) or ()
-
     async def _choose_route(self, request: ChatRequest, caller: ChatCaller, episode_id: str) -> tuple[Route | None, str | None]:
         """The route of this answer, and the arm where an experiment runs."""
         if self.in_flight >= self.parts.most_at_once:
             raise ChatError(
                 429, "Too many answers are being written", "Ask again in a moment", kind="rate_limit_error", code="overloaded"
             )
-        route = await self.parts.live_route()
+        parts = self.parts.of_site(caller.site)
+        route = await parts.live_route()
         check_model(request.model, route)
-        if self.parts.choose_arm is None:
+        if parts.choose_arm is None:
             return route, None
-        arm = self.parts.choose_arm(caller.subject or "", episode_id)
-        challenger = self.parts.challenger_route() if arm == "challenger" and self.parts.challenger_route else None
+        arm = parts.choose_arm(caller.subject or "", episode_id)
+        challenger = parts.challenger_route() if arm == "challenger" and parts.challenger_route else None
         return challenger or route, arm
 
     async def _read_input(self, texts: Sequence[str]) -> tuple[GuardAct, ...]:
@@ -236,7 +233,7 @@ class Gateway:
         """A version that was taken away between the look at the route and the question: ask the one that is live now."""
         if plan.arm == "challenger":
             return False
-        route = await self.parts.refresh_route()
+        route = await self.parts.of_site(plan.caller.site).refresh_route()
         if route is None or (plan.route is not None and route.served_name == plan.route.served_name):
             return False
         plan.route = route
@@ -375,6 +372,11 @@ class Gateway:
         make = partial(trace_of, plan, ids, end, self.traces.share)
         self.traces.put(ids.inference_id, make, always=bool(plan.acts or end.acts) or end.error is not None)
         self.episodes.remember(plan, end.text)
+
+
+def _look_up(parts: AssistantParts, question: str) -> tuple[RulesFound | None, PassagesFound | None, Sequence[ToolCall]]:
+    """What goes into the prompt beside the user's words."""
+    return _found(parts.find_rules, question), _found(parts.find_passages, question), _found(parts.use_tools, question) or ()
 
 
 def _found(find: Callable[[Asked], Found] | None, asked: Asked) -> Found | None:

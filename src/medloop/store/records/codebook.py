@@ -28,7 +28,7 @@ from medloop.contracts import (
     sha256_id,
     utc_now,
 )
-from medloop.contracts.rule import EntryKind, EntryState, VersionAction
+from medloop.contracts.rule import EVERY_SITE, EntryKind, EntryState, VersionAction
 from medloop.errors import InputError, ResultError
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.store import audit
@@ -147,6 +147,12 @@ def live(store: Store, *, now: datetime | None = None) -> LiveCodebook:
     return LiveCodebook(newest.version, sha256_of(current), current)
 
 
+def at_site(current: Iterable[CodebookEntry], site: str) -> tuple[CodebookEntry, ...]:
+    """The entries that change answers at a site: its own first, because its system prompt goes before that of all sites."""
+    holds = [entry for entry in current if entry.site in (site, EVERY_SITE)]
+    return tuple(sorted(holds, key=lambda entry: entry.site == EVERY_SITE))
+
+
 def live_key(store: Store) -> tuple[int, int, int]:
     """Changes whenever the codebook may have changed; cheap enough to ask before every answer.
 
@@ -233,7 +239,7 @@ def approve(
         current = live(store)
         gone = {entry.entry_id, *entry.supersedes}
         if entry.kind == "prompt":
-            gone |= {other.entry_id for other in current.entries if other.kind == "prompt"}
+            gone |= {other.entry_id for other in current.entries if other.kind == "prompt" and other.site == entry.site}
         stays = [other for other in current.entries if other.entry_id not in gone]
         _retire_rows(conn, [other.revision_id for other in current.entries if other.entry_id in gone])
         _set(conn, revision_id, state="active", approver=first, second=second, approved=utc_now())

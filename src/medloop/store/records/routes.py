@@ -3,6 +3,8 @@
     add_route(store, Route(served_name="med-assistant-v3", model="med-assistant", version=3, reason="passed the gate", ...))
     live_route(store)                # the newest one; None: nothing was deployed yet
     live_route(store, "challenger")  # the version that an experiment compares with it
+    live_route(store, site="ward-7") # of a site with a champion of its own; None: it has that of `main`
+    live_routes(store)               # of all sites and arms: what the model servers must have
     route_number(store)              # changes with every new route: cheap enough to ask before every answer
 
 A row that was changed, added or removed past medloop is an IntegrityError.
@@ -15,6 +17,7 @@ from sqlalchemy import Row, Select, func, insert, select
 
 from medloop.contracts import AuditEvent, uuid7
 from medloop.contracts.assistant import Champion, Route
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.errors import BusyError
 from medloop.store import audit
 from medloop.store.db import Store
@@ -30,7 +33,7 @@ class RouteMovedError(BusyError):
 
 def add_route(
     store: Store, route: Route, *, arm: Champion = "champion", expected: int | None = None,
-    check: Callable[[], None] | None = None,
+    check: Callable[[], None] | None = None, site: str = DEFAULT_SITE,
 ) -> Route:  # fmt: skip
     """From now on this one answers. Its line in the audit log is part of the same transaction.
 
@@ -38,21 +41,30 @@ def add_route(
     while no other writer can change what it reads.
     """
     with store.write() as conn:
-        if expected is not None and (conn.execute(_newest_of(arm)).scalar() or 0) != expected:
+        if expected is not None and (conn.execute(_newest_of(arm, site)).scalar() or 0) != expected:
             raise RouteMovedError("The route was changed by somebody else meanwhile", "Look at it: medloop deploy status")
         if check is not None:
             check()
         route_id = f"route_{uuid7()}"
-        conn.execute(insert(table).values(route_id=route_id, arm=arm, **route.model_dump()))
+        conn.execute(insert(table).values(route_id=route_id, arm=arm, site=site, **route.model_dump()))
         detail: dict[str, str | int | float | bool] = {"served_name": route.served_name, "model": route.model, "arm": arm}
         detail |= {} if route.version is None else {"version": route.version}
+        detail |= {} if site == DEFAULT_SITE else {"site": site}
         audit.append(conn, AuditEvent(actor=route.changed_by, action="routes.change", subject=route_id, detail=detail))
     return route
 
 
-def live_route(store: Store, arm: Champion = "champion") -> Route | None:
-    rows = genuine_rows(store, table, _of(arm).limit(1))
+def live_route(store: Store, arm: Champion = "champion", *, site: str = DEFAULT_SITE) -> Route | None:
+    rows = genuine_rows(store, table, _of(arm, site).limit(1))
     return _route(rows[0]) if rows else None
+
+
+def live_routes(store: Store) -> list[Route]:
+    """The newest route of each arm at each site, those of `main` first."""
+    with store.read() as conn:
+        known = conn.execute(select(table.c.site, table.c.arm).distinct()).all()
+    known = sorted(known, key=lambda row: (row.site != DEFAULT_SITE, row.site, row.arm))
+    return [route for row in known if (route := live_route(store, row.arm, site=row.site)) is not None]
 
 
 def routes(store: Store, *, limit: int = 100, arm: Champion = "champion") -> list[Route]:
@@ -60,18 +72,18 @@ def routes(store: Store, *, limit: int = 100, arm: Champion = "champion") -> lis
     return [_route(row) for row in genuine_rows(store, table, _of(arm).limit(limit))]
 
 
-def route_number(store: Store, arm: Champion | None = None) -> int:
-    """The number of the newest change (of an arm); 0 where there is none."""
+def route_number(store: Store, arm: Champion | None = None, *, site: str = DEFAULT_SITE) -> int:
+    """The number of the newest change (of an arm at a site; without one, of any); 0 where there is none."""
     with store.read() as conn:
-        return conn.execute(_NEWEST if arm is None else _newest_of(arm)).scalar() or 0
+        return conn.execute(_NEWEST if arm is None else _newest_of(arm, site)).scalar() or 0
 
 
-def _newest_of(arm: Champion) -> Select[Any]:
-    return select(func.max(table.c.id)).where(table.c.arm == arm)
+def _newest_of(arm: Champion, site: str) -> Select[Any]:
+    return select(func.max(table.c.id)).where(table.c.arm == arm, table.c.site == site)
 
 
-def _of(arm: Champion) -> Select[Any]:
-    return select(table).where(table.c.arm == arm).order_by(table.c.id.desc())
+def _of(arm: Champion, site: str = DEFAULT_SITE) -> Select[Any]:
+    return select(table).where(table.c.arm == arm, table.c.site == site).order_by(table.c.id.desc())
 
 
 def _route(row: Row[Any]) -> Route:

@@ -52,7 +52,7 @@ NAME = re.compile(r"[^\W_][\w.@-]{0,63}")
 IDLE, LONGEST = timedelta(minutes=30), timedelta(hours=12)  # of a session
 MARK_USED_EVERY = timedelta(minutes=10)  # `last_used` is updated at most this often per key
 SLIDE_EVERY = timedelta(minutes=1)  # the end of a session is moved at most this often
-USER_COLUMNS = ("user_id", "name", "role", "created", "disabled", "password", "must_change", "requested_by")
+USER_COLUMNS = ("user_id", "name", "role", "created", "disabled", "password", "must_change", "requested_by", "site")
 _KNOWN_IDS: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()  # asked with every rating that names a clinician
 
 
@@ -66,6 +66,7 @@ class User:
     has_password: bool
     must_change: bool = False  # log in, then choose a new password before anything else
     requested_by: str | None = None  # the admin whose grant waits for a second one
+    site: str = "main"
 
     @property
     def waits(self) -> bool:
@@ -125,7 +126,7 @@ def add_user(store: Store, name: str, role: str, *, password: str | None = None,
         user = replace(user, requested_by=_waits_for(conn, role, actor))
         if conn.execute(select(users.c.id).where(users.c.name == name)).first():
             raise InputError(f"There is already a user '{name}'", "Choose another name; 'medloop users list' shows all users")
-        row = {"user_id": user.user_id, "name": name, "role": role, "created": user.created, "disabled": False}
+        row = {"user_id": user.user_id, "name": name, "role": role, "created": user.created, "disabled": False, "site": user.site}
         conn.execute(insert(users).values(**row, password=password_hash, must_change=temporary, requested_by=user.requested_by))
         _note(conn, actor, "users.add", user.user_id, name=name, role=role, waits=user.waits)
     return user
@@ -176,7 +177,7 @@ def change_user(store: Store, user: User, *, actor: str, role: str | None = None
         waits_for = None if disabled else _waits_for(conn, role or user.role, actor)
         pending = {"requested_by": waits_for} if waits_for or role else {}
         conn.execute(update(users).where(users.c.user_id == user.user_id).values(**changes, **pending))
-        keys = _end_access(conn, user.user_id, actor)  # neither a session nor a key keeps the old rights
+        keys = end_access(conn, user.user_id, actor)  # neither a session nor a key keeps the old rights
         detail = {**changes, "waits": waits_for is not None, "keys_revoked": keys}
         _note(conn, actor, "users.change", user.user_id, name=user.name, **detail)
     return keys
@@ -190,7 +191,7 @@ def set_password(store: Store, user: User, password: str, *, actor: str, tempora
         pending = {"requested_by": waits_for} if waits_for else {}
         values = {"password": password_hash, "must_change": temporary, **pending}
         conn.execute(update(users).where(users.c.user_id == user.user_id).values(**values))
-        keys = _end_access(conn, user.user_id, actor)
+        keys = end_access(conn, user.user_id, actor)
         detail: dict[str, bool | int] = {"temporary": temporary, "waits": waits_for is not None, "keys_revoked": keys}
         _note(conn, actor, "users.password", user.user_id, name=user.name, **detail)
     return keys
@@ -362,7 +363,7 @@ def _is_out(row: Row[Any]) -> bool:
     return bool(row.user_disabled) or row.user_requested_by is not None
 
 
-def _end_access(conn: Connection, user_id: str, actor: str) -> int:
+def end_access(conn: Connection, user_id: str, actor: str) -> int:
     """End all sessions and revoke all keys of a user; returns how many keys."""
     conn.execute(delete(sessions).where(sessions.c.user_id == user_id))
     live = (api_keys.c.user_id == user_id) & api_keys.c.revoked.is_(None)

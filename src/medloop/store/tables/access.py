@@ -15,6 +15,7 @@ users = new_table(
     Column("disabled", Boolean, nullable=False, server_default=false()),
     Column("must_change", Boolean, nullable=False, server_default=false()),  # the password was chosen by somebody else
     Column("requested_by", String),  # the admin whose grant of this role waits for a second one; until then nothing works
+    Column("site", String, nullable=False),  # a user of another site reads nothing of the others
     mac(),
     CheckConstraint("role IN ('clinician', 'annotator', 'engineer', 'auditor', 'admin')", name="role"),
 )

@@ -8,6 +8,7 @@ codebook_entries = new_table(
     "codebook_entries", serial(), Column("revision_id", String, nullable=False, unique=True),
     Column("entry_id", String, nullable=False), Column("revision", Integer, nullable=False),
     Column("kind", String, nullable=False), Column("scope", String, nullable=False), Column("language", String, nullable=False),
+    Column("site", String, nullable=False),
     Column("state", String, nullable=False, index=True), encrypted("content"), Column("evidence", JSON, nullable=False),
     Column("supersedes", JSON, nullable=False), Column("author", String, nullable=False), Column("approver", String),
     Column("second", String), Column("override", String), Column("approved", UtcDateTime), Column("expires", UtcDateTime),

@@ -4,13 +4,14 @@ from sqlalchemy import JSON, CheckConstraint, Column, Index, Integer, String
 
 from medloop.store.tables.columns import mac, new_table, serial, timestamp
 
-# One row for each change of the route of an arm; the newest one is live.
+# One row for each change of the route of an arm at a site; the newest one is live.
 serving_routes = new_table(
     "serving_routes", serial(), Column("route_id", String, nullable=False, unique=True),
-    Column("arm", String, nullable=False), Column("served_name", String, nullable=False),
+    Column("arm", String, nullable=False), Column("site", String, nullable=False),
+    Column("served_name", String, nullable=False),
     Column("model", String, nullable=False), Column("version", Integer),
     Column("artifact", String), Column("previous", String), Column("reason", String, nullable=False),
-    Column("changed_by", String, nullable=False), timestamp(), mac(), Index(None, "arm", "id"),
+    Column("changed_by", String, nullable=False), timestamp(), mac(), Index(None, "site", "arm", "id"),
     CheckConstraint("arm IN ('champion', 'challenger')", name="arm"),
 )  # fmt: skip
 

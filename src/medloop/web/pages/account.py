@@ -6,19 +6,19 @@ from fastapi.responses import Response
 from medloop.api.deps import authenticator_of
 from medloop.store.records import users
 from medloop.store.weak_passwords import weakness
-from medloop.web.pages.login import Anyone, address_of, with_session
+from medloop.web.pages.login import AnySite, address_of, with_session
 from medloop.web.render import FormFields, show, translator_of
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
 
 @router.get("/account")
-def account(request: Request, caller: Anyone, first: bool = False) -> Response:
+def account(request: Request, caller: AnySite, first: bool = False) -> Response:
     return show(request, caller, "account.html", errors={}, changed=False, first=first)
 
 
 @router.post("/account")
-def change_password(request: Request, caller: Anyone, form: FormFields) -> Response:
+def change_password(request: Request, caller: AnySite, form: FormFields) -> Response:
     """Asks for the current password, within the same five attempts. Sessions and keys end; this browser gets a new session."""
     t, authenticator, new = translator_of(request), authenticator_of(request), form.get("new", "")
     first = form.get("first") == "true"

@@ -17,7 +17,7 @@ from medloop.web.render import show, translator_of
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
-Asker = Annotated[Caller, Depends(allow("clinician", "engineer", "admin", scope="chat"))]
+Asker = Annotated[Caller, Depends(allow("clinician", "engineer", "admin", scope="chat", sites=True))]
 # What chat.js says, in the reader's language.
 WORDS = (
     "chat_you", "chat_assistant", "chat_thinking", "chat_answered_by", "chat_fallback", "chat_reasoning", "chat_sources",
@@ -31,7 +31,7 @@ WORDS = (
 @router.get("/chat")
 async def chat_page(request: Request, caller: Asker) -> Response:
     gateway, t = gateway_of(request), translator_of(request)
-    route = await gateway.parts.live_route()
+    route = await gateway.parts.of_site(caller.site).live_route()
     ready = any(backend.models for backend in gateway.pool.backends)
     consent = "training" in consent_default(store_of(request))
     words = {name.removeprefix("chat_"): t(name) for name in WORDS}

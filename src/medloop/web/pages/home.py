@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from medloop.api.deps import store_of
 from medloop.api.policy import Caller
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.feedback.insight.alerts import standing_alerts
 from medloop.feedback.review import queue
 from medloop.store import audit
@@ -18,7 +19,7 @@ from medloop.store.records import erasure_requests, incident_rows, quarantine, u
 from medloop.web.lists import address
 from medloop.web.loop_strip import loop_view
 from medloop.web.navigation import EVERYBODY, MENU
-from medloop.web.pages.login import Anyone
+from medloop.web.pages.login import Anyone, AnySite
 from medloop.web.render import redirect, show, translator_of
 from medloop.web.words import Translator
 
@@ -63,7 +64,9 @@ def root() -> Response:
 
 
 @router.get("/web/")
-def home(request: Request, caller: Anyone) -> Response:
+def home(request: Request, caller: AnySite) -> Response:
+    if caller.site != DEFAULT_SITE:  # the loop as it stands has records of all sites
+        return redirect("/web/chat")
     store, t = store_of(request), translator_of(request)
     return show(request, caller, "home.html", **_moving(store, caller, t), news=_news(store, caller, t))
 

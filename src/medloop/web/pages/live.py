@@ -18,7 +18,7 @@ from medloop.jobs import queue
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.db import Store
-from medloop.web.pages.login import Anyone
+from medloop.web.pages.login import AnySite
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
@@ -28,7 +28,7 @@ JOBS = 20  # newest jobs whose files are looked at
 
 
 @router.get("/events")
-async def events(request: Request, caller: Anyone) -> StreamingResponse:
+async def events(request: Request, caller: AnySite) -> StreamingResponse:
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_changes(request), media_type="text/event-stream", headers=headers)
 
