@@ -35,11 +35,13 @@ from medloop.testing.feedback import make_preference, make_thumb
 
 WHO = "patient 4711"
 WORKER = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from medloop.jobs.lease import claim
 from medloop.jobs.worker import listening, end_of_stopped
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the row says "running" a moment before anybody listens
 with claim(Path(sys.argv[1])) as lease, listening(lease) as stopped:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     while not stopped():
         time.sleep(0.05)
     with (lease.folder / "samples.jsonl").open("a") as file:
