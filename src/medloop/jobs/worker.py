@@ -9,6 +9,7 @@ seconds later is killed: it loses the step in progress, and nothing else.
 
 import logging
 import os
+import select
 import signal
 import threading
 import time
@@ -108,39 +109,48 @@ def listening(lease: Lease) -> Iterator[Callable[[], bool]]:
     """A thread that beats, waits for signals and requests to cancel, and ends what does not end by itself.
 
     A thread, because Python runs signal handlers between two lines of the main thread, and one line can be a long matrix product.
+    It reads the numbers of signals from a pipe. Blocking them here would not do: a signal for the process goes to any thread that
+    does not block it, such as those that numpy's BLAS started when it was imported, and would end the worker on the spot.
     """
     stop, over = threading.Event(), threading.Event()
     numbers = {signal.SIGTERM, signal.SIGINT}
+    heard, hears = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def listen() -> None:
         deadline = float("inf")
         while not over.is_set():
-            info = signal.sigtimedwait(numbers, 0.2 if stop.is_set() else BEAT_S)
+            ready, _, _ = select.select([heard], [], [], 0.2 if stop.is_set() else BEAT_S)
+            signalled = bool(ready) and not numbers.isdisjoint(os.read(heard, 64))
             if over.is_set():
                 return
             try:
                 cancelled = lease.beat().cancel_requested
             except MedloopError:
                 os._exit(LOST)
-            # CPython hands out a siginfo of random bytes when a stop (SIGSTOP) outlasts the wait: look at the number too.
-            signalled = info is not None and info.si_signo in numbers
             if (signalled or cancelled) and not stop.is_set():
                 stop.set()
                 deadline = time.monotonic() + DRAIN_S
             if time.monotonic() > deadline:
                 _end_now(lease)
 
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    told_before = signal.set_wakeup_fd(hears, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    for number in numbers:
+        signal.siginterrupt(number, False)
     thread = threading.Thread(target=listen, name="medloop-lease", daemon=True)
     thread.start()
     try:
         yield stop.is_set
     finally:
         over.set()
-        if thread.ident is not None and thread.is_alive():
-            signal.pthread_kill(thread.ident, signal.SIGTERM)  # wakes it from its wait; nobody else hears it
+        os.write(hears, b"\0")  # wakes the thread
         thread.join(timeout=2 * BEAT_S)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(told_before)
+        if not thread.is_alive():
+            os.close(heard)
+            os.close(hears)
 
 
 def _end_now(lease: Lease) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -35,13 +36,12 @@ from medloop.testing.feedback import make_preference, make_thumb
 
 WHO = "patient 4711"
 WORKER = """
-import signal, sys, time
+import sys, time
 from pathlib import Path
 from medloop.jobs.lease import claim
 from medloop.jobs.worker import listening, end_of_stopped
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # the row says "running" a moment before anybody listens
 with claim(Path(sys.argv[1])) as lease, listening(lease) as stopped:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    (lease.folder / "listens").touch()
     while not stopped():
         time.sleep(0.05)
     with (lease.folder / "samples.jsonl").open("a") as file:
@@ -55,16 +55,18 @@ import signal, sys, time
 from pathlib import Path
 from medloop.jobs.lease import claim
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-with claim(Path(sys.argv[1])):
+with claim(Path(sys.argv[1])) as lease:
+    (lease.folder / "listens").touch()
     time.sleep(100)
 """
 
 
 @contextmanager
 def at_work(settings: Settings, job_id: str, code: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen([sys.executable, "-c", code, str(queue.folder_of(job_id, settings)), *words])
+    environ = os.environ | {"OMP_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "4"}  # threads that know nothing of our signals
+    child = subprocess.Popen([sys.executable, "-c", code, str(queue.folder_of(job_id, settings)), *words], env=environ)
     try:
-        while row(settings, job_id).state != "running":
+        while not (queue.folder_of(job_id, settings) / "listens").exists():
             assert child.poll() is None
             time.sleep(0.05)
         yield child
