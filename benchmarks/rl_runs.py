@@ -12,8 +12,8 @@ from their checkpoint. The report is written every few seconds, with what unfini
              stops each inside the run
              (one that the policy did not learn shows nothing: `not_learnt`)
     honest   GRPO, PPO and IRS on the default mix, 10 runs: no alarm; held-out gain, and the table's verdict (_table_judge.py)
-    real     SmolLM2-135M by GRPO, PPO and IRS on the default mix, 3 seeds, on a GPU: held-out gain, the table's verdict, alarms,
-             answers to read. --real-data adds records by others to the generated ones
+    real     SmolLM2-135M (or --real-model) by GRPO, PPO and IRS on the default mix, 3 seeds, on a GPU: held-out gain, the table's
+             verdict, alarms, answers to read. --real-data adds records by others to the generated ones, --real-set sets
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,13 @@ def runs_of(part: str) -> Iterator[Run]:
                 yield Run("real", f"real-{method}-s{seed}", method, seed, settings, model="embedded:smollm2", device="cuda")
 
 
+def of_real_model(run: Run, args: argparse.Namespace) -> Run:
+    """A run of the part real with the model and the settings of the command line."""
+    pairs = [pair.split("=", 1) for pair in args.real_set]
+    mine = {name.split(".", 1)[1]: value for name, value in pairs if name.split(".", 1)[0] == run.method}
+    return replace(run, model=args.real_model, settings={**run.settings, **mine})
+
+
 def medloop(words: list[str], log: Path, *, device: str = "cpu") -> subprocess.Popen[bytes]:
     here = str(Path(__file__).parent)
     path = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -117,9 +124,9 @@ def medloop(words: list[str], log: Path, *, device: str = "cpu") -> subprocess.P
         return subprocess.Popen([sys.executable, "-m", "medloop", *words], stdout=output, stderr=output, env=env)
 
 
-def prepare(home: Path, model: str, quick: bool, real_data: Path | None = None) -> None:
+def prepare(home: Path, model: str, quick: bool, real_data: Path | None = None, sft_steps: int = 400) -> None:
     """A workspace with data, prompts and an SFT adapter, as `medloop demo` makes it; what is there is kept."""
-    language, rows, sft = ("both", 4500, "") if model == "embedded:tiny" else ("en", 6000, "--set max_steps=400")
+    language, rows, sft = ("both", 4500, "") if model == "embedded:tiny" else ("en", 6000, f"--set max_steps={sft_steps}")
     if quick:
         rows, sft = 600, "--set max_steps=4"
     done = home / "prepared"
@@ -130,6 +137,8 @@ def prepare(home: Path, model: str, quick: bool, real_data: Path | None = None) 
     if real_data is not None:
         steps.insert(2, f"data import {real_data.resolve()} --name others --licence unknown")
     commands = [f"init {home}", *(f"--home {home} {command}" for command in steps)]
+    if (home / "data/rl/training_prompts.jsonl").is_file():  # a workspace whose data are prepared
+        commands = commands[-1:]
     for command in commands:
         words = command.format(rows=rows, language=language, model=model, sft=sft).replace("clinic.jsonl", f"{home}/clinic.jsonl")
         log = home.parent / f"{home.name}.log"
@@ -169,7 +178,8 @@ class Runner:
 
     def _start(self, run: Run) -> None:
         home, source = self.home(run), Path(self.args.workspace if run.model == "embedded:tiny" else self.args.real_workspace)
-        prepare(source, run.model, self.args.size == "quick", self.args.real_data if run.part == "real" else None)
+        real_data = self.args.real_data if run.part == "real" else None
+        prepare(source, run.model, self.args.size == "quick", real_data, self.args.sft_steps)
         if not home.exists():
             shutil.copytree(source, home)
         if run.reward:
@@ -321,6 +331,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/rl_runs"))
     parser.add_argument("--workspace", type=Path, help="prepared workspace of the embedded model (default: made in the folder)")
     parser.add_argument("--real-workspace", type=Path, help="the same of SmolLM2")
+    parser.add_argument("--real-model", default="embedded:smollm2", help="the model of the part real")
+    parser.add_argument("--real-set", nargs="+", default=[], metavar="METHOD.NAME=VALUE", help="settings of the part real")
+    parser.add_argument("--sft-steps", type=int, default=400, help="at most, of the adapter that the part real starts from")
     parser.add_argument("--real-data", type=Path, help="records by others that SmolLM2 learns from, too")
     parser.add_argument("--device", help="for all runs (default: cpu, and cuda for SmolLM2)")
     args = parser.parse_args()
@@ -328,7 +341,7 @@ def main() -> None:
     args.workspace = (args.workspace or args.folder / "workspace").resolve()
     args.real_workspace = (args.real_workspace or args.folder / "real-workspace").resolve()
     args.folder.mkdir(parents=True, exist_ok=True)
-    runs = [run for part in args.part for run in runs_of(part)]
+    runs = [of_real_model(run, args) if run.part == "real" else run for part in args.part for run in runs_of(part)]
     if args.size == "quick" and not args.only:
         runs = [next(run for run in runs if run.part == part) for part in args.part]
     runs = [run for run in runs if not args.only or any(text in run.name for text in args.only)]

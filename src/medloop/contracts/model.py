@@ -63,6 +63,9 @@ class TrainingCard(Contract):
     )
     stopped: Text | None = Field(None, description="Of RL: why the run ended before its last step, such as a KL beyond abort_kl.")
     warnings: tuple[Text, ...] = Field((), description="What to know before the result is used.")
+    memory: Json | None = Field(
+        None, description="Of RL: the memory that was given, estimated and reached, and the pieces that the run worked in."
+    )
     degraded: Text | None = Field(
         None, description="Of RL: the parts of the reward that were missing, for how many answers and why; empty when none was."
     )

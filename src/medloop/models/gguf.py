@@ -84,9 +84,9 @@ def _read(gguf: Path) -> tuple[Any, Any]:
     # A model from GGUF cannot be saved and still calls itself quantised: copy its weights into a fresh one.
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    fresh = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32)
+    fresh = AutoModelForCausalLM.from_config(model.config, dtype=torch.bfloat16)
     fresh.load_state_dict(model.state_dict())
-    return fresh.to(torch.bfloat16), tokenizer
+    return fresh, tokenizer
 
 
 def _begin_texts(tokenizer: Any, gguf: Path) -> None:

@@ -51,6 +51,10 @@ InitialRate = Annotated[float | None, typer.Option(help="Initial learning rate (
 RolloutUrl = Annotated[
     str | None, typer.Option(metavar="URL", help="vLLM server that samples from the same base (default: none).")
 ]
+MemoryGb = Annotated[
+    float | None,
+    typer.Option(metavar="GB", help="Memory that the run may take; it chooses its batches by it (default: what is free)."),
+]
 AcceptUntrusted = Annotated[
     bool, typer.Option("--accept-untrusted", help="Train although people's labels do not support the reward; the card says so.")
 ]
@@ -60,7 +64,7 @@ Live = Annotated[bool, typer.Option("--live", help="Show reward, KL, entropy and
 def train_ppo(
     name: Name = None, round_: Round = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None,
     held_out: HeldOut = None, reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None,
-    learning_rate: InitialRate = None, rollout_url: RolloutUrl = None,
+    learning_rate: InitialRate = None, rollout_url: RolloutUrl = None, memory_gb: MemoryGb = None,
     target_kl: Annotated[float | None, typer.Option(help="Target KL to the reference, nats per answer (default: 6).")] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
     accept_untrusted: AcceptUntrusted = False,
@@ -72,7 +76,7 @@ def train_ppo(
     flags = {
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward,
         "steps": steps, "samples": samples, "learning_rate": learning_rate, "target_kl": target_kl, "seed": seed,
-        "rollout_url": rollout_url,
+        "rollout_url": rollout_url, "memory_gb": memory_gb,
         "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
     _train("PPO", flags, with_, config, set_, live=live, replace=replace, number=round_)
@@ -81,7 +85,7 @@ def train_ppo(
 def train_grpo(
     name: Name = None, round_: Round = None, model: Model = None, adapter: Adapter = None, prompts: Prompts = None,
     held_out: HeldOut = None, reward: Reward = None, with_: With = None, steps: Steps = None, samples: Samples = None,
-    learning_rate: InitialRate = None, rollout_url: RolloutUrl = None,
+    learning_rate: InitialRate = None, rollout_url: RolloutUrl = None, memory_gb: MemoryGb = None,
     loss: Annotated[str | None, typer.Option(help="How tokens are averaged: dapo, grpo, dr_grpo, bnpo (default: dapo).")] = None,
     beta: Annotated[float | None, typer.Option(help="Weight of the KL to the reference; 0: none (default: 0.02).")] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
@@ -94,7 +98,7 @@ def train_grpo(
     flags = {
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward,
         "steps": steps, "samples": samples, "learning_rate": learning_rate, "loss": loss, "beta": beta, "seed": seed,
-        "rollout_url": rollout_url,
+        "rollout_url": rollout_url, "memory_gb": memory_gb,
         "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
     _train("GRPO", flags, with_, config, set_, live=live, replace=replace, number=round_)
@@ -109,8 +113,8 @@ def train_irs(
     n_candidates: Annotated[int | None, typer.Option(help="Answers to each question (default: 4).")] = None,
     top_k: Annotated[int | None, typer.Option(help="Context passages of a question in its prompt (default: 3).")] = None,
     threshold: Annotated[float | None, typer.Option(help="Minimum reward of a kept answer (default: the round's mean).")] = None,
-    learning_rate: InitialRate = None, rollout_url: RolloutUrl = None, seed: Seed = None, config: ConfigFile = None,
-    set_: SetPairs = None, live: Live = False, replace: Replace = False,
+    learning_rate: InitialRate = None, rollout_url: RolloutUrl = None, memory_gb: MemoryGb = None, seed: Seed = None,
+    config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
     accept_untrusted: AcceptUntrusted = False,
 ) -> None:  # fmt: skip
     """Iterative Rejection Sampling: generate candidates, keep the best of each question, fine-tune on them, again.
@@ -121,7 +125,7 @@ def train_irs(
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward, "dw": dw,
         "n_iterations": n_iterations, "n_questions": n_questions, "n_candidates": n_candidates, "top_k": top_k,
         "threshold": threshold, "learning_rate": learning_rate, "seed": seed, "rollout_url": rollout_url,
-        "accept_untrusted": accept_untrusted or None,
+        "memory_gb": memory_gb, "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
     _train("IRS", flags, with_, config, set_, live=live, replace=replace, number=round_)
 
@@ -177,6 +181,8 @@ def _announce(plan: RLPlan, cost: Cost) -> None:
         ui.say(line)
     answers = (getattr(config, "prompts_per_step", 0) or config.n_questions) * config.samples
     ui.say(f"{plan.steps:,} steps of {answers:,} answers; {len(plan.held_out):,} held-out questions.")
+    if plan.sizing is not None:
+        ui.say(plan.sizing.sentence())
     if plan.held_out and plan.audit.note:
         ui.say(f"Note: {plan.audit.note}")
     objective = objective_of(plan.scorer)
@@ -203,6 +209,8 @@ def _report(trained: Trained) -> None:
     for warning in card.warnings:
         ui.say(warning)
     ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}.")
+    if (used := card.memory) and "peak_gb" in used:
+        ui.say(f"Memory: {used['peak_gb']} GB at the peak, {used['estimate_gb']} expected.")
     ui.say(f"{target}: {share:.1%} of the weights trained; report.html, rewards.csv, card.json.")
     _check_ended(trained.result)
 

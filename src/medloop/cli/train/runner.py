@@ -68,7 +68,8 @@ def train(
 def _may_need_bitsandbytes(config: Any) -> bool:
     """A base in 4 bits and the 8-bit optimizer do; a part of the reward that is somebody's own code may."""
     return bool(
-        getattr(config, "load_in_4bit", False) or getattr(config, "optimizer", "adamw") != "adamw"
+        getattr(config, "load_in_4bit", False) or getattr(config, "memory_gb", None)
+        or getattr(config, "optimizer", "adamw") != "adamw"
         or getattr(config, "reward", None) or getattr(config, "given", None) or getattr(config, "second_judge", None)
     )  # fmt: skip
 

@@ -73,6 +73,12 @@ class RLConfig(RunConfig):
     optimizer: Literal["adamw", "paged_adamw_8bit"] = Field(
         "adamw", description="paged_adamw_8bit: AdamW with its moments in 8 bits, in pages (needs bitsandbytes and a GPU)."
     )
+    memory_gb: float | None = Field(
+        None,
+        gt=0,
+        description="Memory that the run may take, in GB; chooses what is left at its default of micro_batch_size, "
+        "rollout_batch_size, gradient_checkpointing, load_in_4bit and optimizer. Empty: what the GPU has free, never 4 bits.",
+    )
     seed: int = Field(42, ge=0, lt=2**31, description="Seed of order and sampling.")
 
     def rate_for(self, parameters: int) -> float:

@@ -13,6 +13,7 @@ def cost(plan: RLPlan, settings: Settings) -> estimate.Cost:
     """Time, memory and disk, from the model's shape and a matrix product timed on this machine."""
     shape, device = estimate.model_shape(plan.config.model, settings, lora_r=plan.config.lora_r)
     seconds, memory = estimate.rl(shape, work(plan), device=device)
+    memory = memory if plan.sizing is None else plan.sizing.estimate
     return replace(estimate.cost(shape, seconds, memory, device), rate=plan.config.rate_for(shape.parameters))
 
 

@@ -1,8 +1,10 @@
 """What is known of an RL run before its first step: where it lives, what it is made of, and the prompts it will use."""
 
+import dataclasses
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Reward, Sample, Scorer
@@ -14,6 +16,8 @@ from medloop.settings import Settings
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.rl.checks import Audit, NoAudit
 from medloop.train.rl.experience import NO_CONTEXTS, ContextCounts, RLPrompt, read_prompts
+from medloop.train.rl.memory import Sizing, model_facts, size_run
+from medloop.train.runs.estimate import free_memory
 from medloop.train.runs.inputs import prompt_files
 from medloop.train.runs.run import TrainingRun
 
@@ -50,6 +54,8 @@ class RLPlan:
     trust: tuple[str, ...] = ()
     """How far the reward agrees with people, in sentences."""
     on_scored: OnScored = ignore_scores
+    sizing: Sizing | None = None
+    """The pieces that the run works in, where they were chosen by memory; `config` has them."""
 
     @property
     def steps(self) -> int:
@@ -88,7 +94,8 @@ def make_plan(
     if not replace:
         run.check_unfinished()
     check_optimizer(config, settings)
-    tokenizer = load_tokenizer(resolve(config.ref, settings).folder)
+    folder = resolve(config.ref, settings).folder
+    tokenizer = load_tokenizer(folder)
     files = prompt_files(config, settings)
     limits = {"max_tokens": config.max_prompt, "top_k": config.top_k}
     train = read_prompts(files["prompts"], tokenizer, **limits)
@@ -100,7 +107,22 @@ def make_plan(
     checkpoint = None if replace else run.resumable()
     # IRS numbers its checkpoints by saves, several in a round, and counts the rounds apart.
     steps_done = None if checkpoint is None else checkpoint.extra["saved"].get("done", checkpoint.step)
-    return RLPlan(
+    plan = RLPlan(
         config, run, train.prompts, held_out, train.too_long, scorer, steps_done, replace, audit, train.contexts, plot_weights,
         trust, on_scored,
     )  # fmt: skip
+    sizing = _size(plan, folder, settings)
+    if sizing is None:
+        return plan
+    return dataclasses.replace(plan, config=config.model_copy(update=sizing.settings), sizing=sizing)
+
+
+def _size(plan: RLPlan, folder: Path, settings: Settings) -> Sizing | None:
+    """The pieces for the memory that was named, or that a GPU has free; None for a CPU without a limit."""
+    config, device = plan.config, runtime.device_of(settings)
+    if config.memory_gb is None and device.type != "cuda":
+        return None
+    facts = model_facts(folder, runtime.number_type(device, trainable=False))
+    longest = max(len(prompt.token_ids) for prompt in (*plan.prompts, *plan.held_out))
+    budget = free_memory(device) if config.memory_gb is None else config.memory_gb * 1e9
+    return size_run(config, facts, device=device.type, row=longest + config.max_new_tokens, budget=budget)

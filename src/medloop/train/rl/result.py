@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from safetensors.torch import save as to_safetensors
 
 from medloop.bootstrap import interval
@@ -187,8 +188,8 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
     return training_card(
         plan.run, plan.config.method, state.policy.model, metrics=known, started=state.started, parent=parent, beside=beside,
         backend=state.sampler.backend, verdict=_verdict(gain), alarms=alarms, alarm_action=action,
-        stopped=state.saved.get("stopped"), warnings=[*_accepted(plan.trust), *_warnings(table)],
-        degraded=degraded_sentence(state.saved),
+        stopped=state.saved.get("stopped"), warnings=[*_accepted(plan.trust), *_warnings(table), *_resumed(state)],
+        degraded=degraded_sentence(state.saved), memory=memory_used(state),
     )  # fmt: skip
 
 
@@ -212,6 +213,27 @@ def _warnings(table: list[dict[str, Any]]) -> list[str]:
         f"WARNING: in {steps}, all answers to a question had the same reward, so that the run could not tell good answers from "
         "bad ones. Check the parts of the reward, or sample more answers to each question."
     ]
+
+
+def _resumed(state: TrainState) -> list[str]:
+    """A run that went on at a rate it may not have begun with."""
+    return [note] if (note := state.saved.get("unknown_rate")) else []
+
+
+def memory_used(state: TrainState) -> dict[str, Any] | None:
+    """What was given and expected, what the GPU reached, and the pieces as they were at the end; None where nothing was sized."""
+    sizing, device = state.plan.sizing, state.policy.device
+    if sizing is None:
+        return None
+    reached: dict[str, Any] = {}
+    if device.type == "cuda":
+        reached = {
+            "peak_gb": round(torch.cuda.max_memory_reserved(device) / 1e9, 2),
+            "peak_allocated_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 2),
+        }
+    given = {} if sizing.budget is None else {"given_gb": round(sizing.budget / 1e9, 2)}
+    pieces = {**sizing.settings, "micro_batch_size": state.micro_batch_size}
+    return {**given, "estimate_gb": round(sizing.estimate / 1e9, 2), **reached, **pieces}
 
 
 def _verdict(gain: Interval | None) -> HeldOutVerdict | None:

@@ -6,6 +6,7 @@ checkpoint does what the uninterrupted one would have done, to the byte on a CPU
 """
 
 import copy
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,11 +21,13 @@ from medloop.models.rollout.served import ServedSampler
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.train.rl import samples
+from medloop.train.rl.memory import CUDA_ITSELF
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Policy, open_policy
 from medloop.train.runs.checkpoint import Checkpoint, save_checkpoint
 from medloop.train.runs.progress import OnProgress, Progress, StepReward, ignore_progress
 
+log = logging.getLogger(__name__)
 MICRO_BATCH_SIZE = {"cpu": 64, "cuda": 16}  # answers in an update at once, unless micro_batch_size says otherwise
 MAX_MICRO_BATCH = 32  # more are not faster: the products fill the GPU
 
@@ -75,8 +78,15 @@ class TrainState:
         self.set_weights(checkpoint.weights)
         self.optimizer.load_state_dict(checkpoint.optimizer)  # type: ignore[arg-type]
         self.saved, self.step = checkpoint.extra["saved"], checkpoint.step
-        # The rate that the run began with: the default may be another one by now. Earlier checkpoints do not say it.
-        self.learning_rate = checkpoint.extra.get("rate", self.learning_rate)
+        # The rate that the run began with: the default may be another one by now.
+        if "rate" in checkpoint.extra:
+            self.learning_rate = checkpoint.extra["rate"]
+        elif self.plan.config.learning_rate is None:  # a checkpoint from before rates were stored
+            self.saved["unknown_rate"] = (
+                f"The checkpoint of step {self.step} does not say its learning rate. From there on the run used today's default, "
+                f"{self.learning_rate:.2g}; name the old one with --learning-rate and --replace to train it again."
+            )
+            log.warning("%s", self.saved["unknown_rate"])
 
     def phase(self, name: str, done: int, total: int) -> None:
         finished = max(self.step - 1, 0)
@@ -93,6 +103,7 @@ def create_train_state(
     """Load the policy and put it where the newest checkpoint left it."""
     config = plan.config
     started, checkpoint = plan.run.start(restart=plan.restart)
+    _cap_memory(config.memory_gb, runtime.device_of(settings))
     samples.truncate(plan.run.folder, -1 if checkpoint is None else checkpoint.step)
     torch.manual_seed(config.seed)  # a fresh adapter's first weights
     policy = open_policy(
@@ -106,6 +117,16 @@ def create_train_state(
     if checkpoint is not None:
         state.restore(checkpoint)
     return state
+
+
+def _cap_memory(memory_gb: float | None, device: torch.device) -> None:
+    """A limit that was named holds: beyond it the GPU answers that it is out of memory, and pieces are halved."""
+    if device.type != "cuda":
+        return
+    torch.cuda.reset_peak_memory_stats(device)
+    if memory_gb is not None:
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min((memory_gb * 1e9 - CUDA_ITSELF) / total, 1.0), device)
 
 
 def _micro_batch_size(policy: Policy, plan: RLPlan) -> int:

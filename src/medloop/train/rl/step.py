@@ -4,6 +4,7 @@ Out of memory halves the micro-batches and does the same step again in smaller p
 log-probabilities are not finite is undone and counted; the third ends the run.
 """
 
+import logging
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from medloop.train.rl.experience import Experience
 from medloop.train.rl.policy import Batch, PolicyOutput
 from medloop.train.rl.state import TrainState
 
+log = logging.getLogger(__name__)
 MAX_SKIPPED = 3  # steps that may end in a number that is not finite
 
 
@@ -121,6 +123,7 @@ def _halve_micro_batches(state: TrainState) -> None:
             "There is not enough memory for a single answer", "Lower max_new_tokens, or use load_in_4bit or a smaller model"
         )
     state.micro_batch_size //= 2
+    log.warning("Memory ran out: %d answers at once in an update from here on.", state.micro_batch_size)
 
 
 def try_step(state: TrainState, step: Callable[[], None]) -> None:

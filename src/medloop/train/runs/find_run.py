@@ -52,7 +52,7 @@ def objective_of(scorer: Scorer) -> Objective | None:
     return objective if isinstance(objective, Objective) else None
 
 
-LATER = ("least_steps", "replay_data")  # runs from before these were settings keep their identity
+LATER = ("least_steps", "replay_data", "memory_gb")  # runs from before these were settings keep their identity
 
 
 def _identity(values: dict[str, Any], base: ResolvedModel, inputs: Iterable[tuple[str, Path]], **more: str) -> dict[str, Any]:

@@ -73,6 +73,7 @@ def training_card(
     stopped: str | None = None,
     warnings: Sequence[str] = (),
     degraded: str | None = None,
+    memory: Mapping[str, Any] | None = None,
 ) -> TrainingCard:
     """Inputs, settings and metrics of a run; `beside` are trained parameters outside the model (a value head)."""
     config = run.identity["config"]
@@ -83,5 +84,6 @@ def training_card(
         trainable_parameters=trainable + beside, total_parameters=total + beside, versions=runtime.versions(),
         commit=runtime.commit(), backend=backend, held_out_verdict=verdict, alarms=tuple(alarms), alarm_action=alarm_action,
         stopped=stopped, warnings=tuple(warnings), degraded=degraded,
+        memory=None if memory is None else dict(memory),
         started=started, finished=utc_now(),
     )  # fmt: skip

@@ -1,0 +1,209 @@
+"""How an RL run fits into the memory it is given: the pieces it works in, chosen before it starts.
+
+    sizing = size_run(config, model_facts(folder, dtype), device=device, rows=416, budget=8e9)
+    config = config.model_copy(update=sizing.settings)
+
+Bytes are counted, not timed: the base, the adapter with its moments and the copies of both, and the largest of three phases:
+sampling (keys and values), updating (what the way back needs) and the check of the fast forward pass against float32. The numbers
+per token were measured on the shape of Qwen2.5-1.5B (docs/log.md, RL, Speed and memory). The result does not depend on what else
+is in memory, so a run that is resumed works in the same pieces.
+"""
+
+import importlib.util
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+
+from medloop.errors import ConfigError
+from medloop.models.rollout.agreement import ROWS, STEPS, WIDTH
+from medloop.models.rollout.build import SUPPORTED
+from medloop.models.size import matrices, model_shapes
+from medloop.train.configs.rl_config import RLConfig
+from medloop.train.rl.logprobs import CHUNK_GPU
+
+CUDA_ITSELF = 0.6e9  # bytes of a GPU that no tensor can have: the driver, its kernels and libraries
+FRAGMENTS = 1.15  # what the allocator holds beyond what tensors need
+FOUR_BITS = 0.52  # bytes of a weight in 4 bits, with its scales
+LIBRARY = 1.8  # what the library keeps of a token, times what our own forward pass keeps
+DENSE = 10  # bytes of a score of an attention that writes all of them down: as it came, capped, and as a share in float32
+MIN_FAST, MIN_CHECKPOINTED = 4, 2  # smaller micro-batches are slower than the next way to save memory
+MAX_MICRO_BATCH, MIN_ROLLOUT = 32, 16
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """The sizes of a model that decide how much memory a run of it needs."""
+
+    parameters: int
+    multiplied: int  # weights of the linear layers, without embeddings and output layer
+    per_rank: int  # weights of an adapter of rank 1
+    layers: int
+    width: int
+    middle: int  # of the MLP
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    bytes_per_weight: int
+    is_dense: bool  # the attention writes down all its scores: soft caps
+    is_fast: bool  # of a family that the fast forward pass knows
+
+    @property
+    def kept_per_token(self) -> int:
+        """By our forward pass, for the way back, in all layers: the residual twice in float32, the rest as the weights are."""
+        outputs = (self.heads + 2 * self.kv_heads) * self.head_dim + self.width + 2 * self.middle
+        return self.layers * (8 * self.width + self.bytes_per_weight * (2 * self.width + outputs))
+
+
+def model_facts(folder: Path, dtype: torch.dtype) -> ModelFacts:
+    """From the configuration and the headers of the weight files, without reading weights."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).get_text_config()
+    shapes = model_shapes(folder)
+    multiplied = matrices(shapes)
+    heads = config.num_attention_heads
+    return ModelFacts(
+        parameters=sum(math.prod(shape) for _, shape in shapes), multiplied=sum(math.prod(shape) for shape in multiplied),
+        per_rank=sum(sum(shape) for shape in multiplied), layers=config.num_hidden_layers, width=config.hidden_size,
+        middle=getattr(config, "intermediate_size", None) or 4 * config.hidden_size, heads=heads,
+        kv_heads=getattr(config, "num_key_value_heads", None) or heads,
+        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads, vocabulary=config.vocab_size,
+        bytes_per_weight=dtype.itemsize, is_dense=bool(getattr(config, "attn_logit_softcapping", None)),
+        is_fast=config.model_type in SUPPORTED,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How a run works: the settings that decide its memory and not what it learns, 4 bits and 8 bits apart."""
+
+    micro_batch_size: int
+    rollout_batch_size: int
+    gradient_checkpointing: bool = False
+    load_in_4bit: bool = False
+    optimizer: str = "adamw"
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """What was chosen, and the memory that it will roughly take."""
+
+    pieces: Pieces
+    estimate: int  # bytes
+    budget: int | None  # bytes that were given; None: nobody named a limit
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return vars(self.pieces)
+
+    def sentence(self) -> str:
+        pieces = self.pieces
+        more = [
+            *(["activations computed again"] if pieces.gradient_checkpointing else []),
+            *(["the base in 4 bits"] if pieces.load_in_4bit else []),
+            *(["moments in 8 bits"] if pieces.optimizer != "adamw" else []),
+        ]
+        given = "" if self.budget is None else f" of {self.budget / 1e9:g}"
+        return (
+            f"Memory: about {self.estimate / 1e9:.1f}{given} GB, with {pieces.micro_batch_size} answers at once in an update and "
+            f"{pieces.rollout_batch_size} in sampling{''.join(f', {text}' for text in more)}."
+        )
+
+
+def size_run(config: RLConfig, facts: ModelFacts, *, device: str, row: int, budget: float) -> Sizing:
+    """The fastest pieces that fit into `budget` bytes. `row` is the longest prompt with the longest answer, in tokens.
+
+    A setting that is not at its default is kept. ConfigError when `memory_gb` was named and nothing fits.
+    """
+    candidates = list(_candidates(config, facts, device))
+    room = budget - (CUDA_ITSELF if device == "cuda" else 0)
+    given = None if config.memory_gb is None else int(config.memory_gb * 1e9)
+    for pieces in candidates:
+        if (needed := needed_bytes(config, facts, pieces, row, device=device)) <= room:
+            return Sizing(pieces, needed, given)
+    if given is None:
+        return Sizing(candidates[-1], needed, None)  # what is free may be more than it seems: try
+    install = " or install bitsandbytes (pip install 'medloop[quant]')," if device == "cuda" and not _has_bitsandbytes() else ""
+    raise ConfigError(
+        f"memory_gb is {config.memory_gb:g}, but {config.model} needs about {(needed + budget - room) / 1e9:.1f} GB at least",
+        f"Raise memory_gb,{install} lower max_prompt or max_new_tokens, or use a smaller model",
+    )
+
+
+def needed_bytes(config: RLConfig, facts: ModelFacts, pieces: Pieces, row: int, *, device: str) -> int:
+    """At the peak of a step."""
+    in_four_bits = facts.multiplied if pieces.load_in_4bit else 0
+    base = (facts.parameters - in_four_bits) * facts.bytes_per_weight + in_four_bits * FOUR_BITS
+    fast = _is_fast(facts, pieces, device)
+    phases = [
+        _update(facts, pieces, row, fast=fast, device=device), _sampling(facts, pieces, row, fast=fast),
+        _agreement(facts) if device == "cuda" and not pieces.load_in_4bit else 0,
+    ]  # fmt: skip
+    return int(base + _adapter(config, facts, pieces) + FRAGMENTS * max(phases))
+
+
+def _adapter(config: RLConfig, facts: ModelFacts, pieces: Pieces) -> int:
+    """Weights, gradients and two moments; what a step needs to be undone; and the reference where it is a copy."""
+    moments = 8 if pieces.optimizer == "adamw" else 2
+    each = 4 + 4 + moments + (4 + moments) + (4 if config.adapter else 0)
+    return facts.per_rank * config.lora_r * each
+
+
+def _update(facts: ModelFacts, pieces: Pieces, row: int, *, fast: bool, device: str) -> float:
+    tokens = pieces.micro_batch_size * row
+    library = facts.kept_per_token * LIBRARY
+    kept: float = facts.kept_per_token if fast else library
+    if pieces.gradient_checkpointing:
+        kept = facts.layers * facts.width * facts.bytes_per_weight + 2 * library / facts.layers
+    scores = facts.heads * row * row * pieces.micro_batch_size * DENSE if facts.is_dense else 0
+    layers_at_once = 1 if fast or pieces.gradient_checkpointing else facts.layers
+    logits = min(CHUNK_GPU, tokens * facts.vocabulary) * 8 if device == "cuda" else 2**23 * 12
+    return tokens * (kept + 6 * facts.width * 4) + scores * layers_at_once + logits
+
+
+def _sampling(facts: ModelFacts, pieces: Pieces, row: int, *, fast: bool) -> float:
+    """Keys and values, twice where the library lets them grow by copying; the logits of a step; the prompts at once."""
+    cache = 2 * facts.bytes_per_weight * facts.layers * facts.kv_heads * facts.head_dim * pieces.rollout_batch_size * row
+    logits = pieces.rollout_batch_size * facts.vocabulary * 16
+    scores = facts.heads * row * row * pieces.rollout_batch_size * DENSE if facts.is_dense and not fast else 0
+    prompts = pieces.rollout_batch_size * row * facts.bytes_per_weight * (4 * facts.width + 3 * facts.middle)
+    return cache * (1 if fast else 2) + logits + prompts + scores
+
+
+def _agreement(facts: ModelFacts) -> float:
+    """The check before the first step casts the largest matrix to float32, and holds the logits of its probe some times."""
+    return facts.vocabulary * facts.width * 4 + 6 * 4 * ROWS * (WIDTH + STEPS) * facts.vocabulary
+
+
+def _is_fast(facts: ModelFacts, pieces: Pieces, device: str) -> bool:
+    return device == "cuda" and facts.is_fast and not pieces.gradient_checkpointing and not pieces.load_in_4bit
+
+
+def _candidates(config: RLConfig, facts: ModelFacts, device: str) -> Iterator[Pieces]:
+    """From the fastest to the smallest. Four bits change the model, so they are tried only for a limit that somebody named."""
+    asked = config.gradient_checkpointing
+    ways = [(MIN_FAST, asked, config.load_in_4bit), (MIN_CHECKPOINTED if config.memory_gb else 1, True, config.load_in_4bit)]
+    if config.memory_gb and device == "cuda" and _has_bitsandbytes():
+        ways += [(MIN_CHECKPOINTED, True, True)]
+    if config.memory_gb:
+        ways += [(1, True, ways[-1][2])]
+    for least, checkpointing, four_bit in ways:
+        small = least == 1 and device == "cuda" and _has_bitsandbytes() and config.memory_gb is not None
+        optimizer = "paged_adamw_8bit" if small else config.optimizer
+        for rows in _halves(config.rollout_batch_size, MIN_ROLLOUT):
+            for micro in [config.micro_batch_size] if config.micro_batch_size else _halves(MAX_MICRO_BATCH, least):
+                yield Pieces(micro, rows, checkpointing, four_bit, optimizer)
+
+
+def _halves(largest: int, least: int) -> Iterator[int]:
+    yield largest
+    while (largest := largest // 2) >= least:
+        yield largest
+
+
+def _has_bitsandbytes() -> bool:
+    return importlib.util.find_spec("bitsandbytes") is not None

@@ -1,0 +1,133 @@
+"""`--memory-gb`: a run chooses the pieces it works in by the memory it may take, says so, and keeps what the user set."""
+
+import dataclasses
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from medloop.cli import app
+from medloop.errors import ConfigError
+from medloop.loop.train import STAGES, prepare_stage, run_stage
+from medloop.train.configs.rl_config import GRPOConfig, IRSRunConfig, PPOConfig
+from medloop.train.rl import memory
+from medloop.train.rl.memory import ModelFacts, Pieces, model_facts, needed_bytes, size_run
+from medloop.train.rl.state import TrainState
+
+SMALL = {"steps": 1, "prompts_per_step": 2, "samples": 2, "max_new_tokens": 8, "held_out_n": 0, "lora_r": 4}
+FILES = {"prompts": "data/processed/train.jsonl", "held_out": "data/processed/dev.jsonl"}
+MATRICES = (2 * 1536 * 1536 + 2 * 1536 * 256 + 3 * 1536 * 8960) * 28
+QWEN = ModelFacts(
+    parameters=MATRICES + 151936 * 1536, multiplied=MATRICES, per_rank=37_888 * 28, layers=28, width=1536, middle=8960, heads=12,
+    kv_heads=2, head_dim=128, vocabulary=151936, bytes_per_weight=2, is_dense=False, is_fast=True,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def bitsandbytes(monkeypatch: Any) -> None:
+    monkeypatch.setattr(memory, "_has_bitsandbytes", lambda: True)
+
+
+def chosen(gb: float, row: int = 1500, facts: ModelFacts = QWEN, **more: Any) -> memory.Sizing:
+    config = PPOConfig(**{"memory_gb": gb, "adapter": "sft", **more})
+    return size_run(config, facts, device="cuda", row=row, budget=gb * 1e9)
+
+
+def test_less_memory_means_smaller_pieces_then_checkpointing_then_four_bits() -> None:
+    large, middle, small, tiny = (chosen(gb).pieces for gb in (80, 16, 8, 5.5))
+    assert not large.gradient_checkpointing and not large.load_in_4bit and large.micro_batch_size > 4
+    assert middle.gradient_checkpointing and not middle.load_in_4bit
+    assert small.micro_batch_size < middle.micro_batch_size or small.rollout_batch_size < middle.rollout_batch_size
+    assert tiny.load_in_4bit and tiny.gradient_checkpointing
+
+
+def test_the_estimate_lies_within_the_limit_and_near_what_was_measured() -> None:
+    """Measured on an H200 (docs/log.md): 12.4 GB for 16 rows of 272 tokens, 14.4 for 8 of 384 by the library."""
+    for gb in (8, 12, 16, 24, 80):
+        assert chosen(gb).estimate + memory.CUDA_ITSELF <= gb * 1e9
+    config = GRPOConfig(lora_r=16)
+    fast = needed_bytes(config, QWEN, Pieces(16, 64), 272, device="cuda") / 1e9
+    slow = needed_bytes(config, dataclasses.replace(QWEN, is_fast=False), Pieces(8, 64), 384, device="cuda") / 1e9
+    assert 12.4 <= fast < 12.4 * 1.25 and 14.4 <= slow < 14.4 * 1.25
+
+
+def test_what_the_user_set_is_kept() -> None:
+    assert chosen(80, gradient_checkpointing=True, micro_batch_size=3).settings["micro_batch_size"] == 3
+    assert chosen(80, gradient_checkpointing=True).pieces.gradient_checkpointing
+    assert chosen(8, load_in_4bit=True, row=400).pieces.load_in_4bit
+
+
+def test_scores_that_are_written_down_count() -> None:
+    """Gemma 2's attention has a soft cap, which the fast kernels leave out: its scores grow with the square of the row."""
+    capped = dataclasses.replace(QWEN, is_dense=True, is_fast=False)
+    plain = dataclasses.replace(QWEN, is_fast=False)
+    pieces, config = Pieces(4, 16), GRPOConfig()
+    extra = [
+        needed_bytes(config, capped, pieces, row, device="cuda") - needed_bytes(config, plain, pieces, row, device="cuda")
+        for row in (512, 1024)
+    ]
+    assert extra[0] > 1e9 and extra[1] > 3.5 * extra[0]
+
+
+def test_too_little_is_refused_with_what_would_do() -> None:
+    with pytest.raises(ConfigError, match=r"memory_gb is 2, but .* needs about \d+\.\d GB at least\. Raise memory_gb, lower"):
+        chosen(2)
+
+
+def test_without_a_limit_four_bits_are_never_chosen_and_nothing_is_refused() -> None:
+    config = IRSRunConfig(adapter="sft")
+    sizing = size_run(config, QWEN, device="cuda", row=1500, budget=3e9)
+    assert sizing.budget is None and not sizing.pieces.load_in_4bit and sizing.pieces.optimizer == "adamw"
+    assert sizing.pieces.gradient_checkpointing and sizing.pieces.micro_batch_size == 1
+
+
+def config(settings: Any, **more: Any) -> Any:
+    return STAGES["GRPO"].config(**{"model": settings.model, **SMALL, **FILES, **more})
+
+
+def test_a_run_works_in_its_pieces_and_its_card_has_them(settings: Any, monkeypatch: Any) -> None:
+    facts = model_facts(Path(settings.model), torch.float32)
+    least = needed_bytes(config(settings, memory_gb=1), facts, Pieces(8, 64), 60, device="cpu") / 1e9
+    states: list[TrainState] = []
+    save = TrainState.save
+    monkeypatch.setattr(TrainState, "save", lambda self, *number: (states.append(self), save(self, *number))[1])
+    result = run_stage(STAGES["GRPO"], config(settings, name="sized", memory_gb=round(least, 3)), settings)
+    used = result.card.memory
+    assert used is not None and used["given_gb"] == round(least, 2) and used["estimate_gb"] <= used["given_gb"]
+    assert states[-1].micro_batch_size == used["micro_batch_size"] < 64
+    assert result.card.config["micro_batch_size"] == 0, "the identity of the run is what was asked for"
+    again = run_stage(STAGES["GRPO"], config(settings, name="sized", memory_gb=round(least, 3)), settings)
+    assert again.plan is None, "the same command finds its result"
+
+
+def test_a_run_without_a_limit_is_as_before_on_a_cpu(settings: Any) -> None:
+    plan = prepare_stage(STAGES["GRPO"], config(settings, name="free"), settings).plan
+    assert plan is not None and plan.sizing is None and "memory_gb" not in plan.run.identity["config"]  # type: ignore[attr-defined]
+
+
+def test_the_command_says_what_it_chose(settings: Any) -> None:
+    words = ["train", "grpo", "--name", "told", "--model", settings.model, "--memory-gb", "2"]
+    pairs = [f"{name}={value}" for name, value in {**SMALL, **FILES}.items()]
+    result = CliRunner().invoke(
+        app, ["--home", str(settings.home), *words, *(w for pair in pairs for w in ("--set", pair))], catch_exceptions=False
+    )
+    assert "Memory: about " in result.output and " of 2 GB, with " in result.output, result.output
+
+
+def test_a_checkpoint_without_a_rate_is_told_and_stands_on_the_card(settings: Any, monkeypatch: Any, caplog: Any) -> None:
+    shape = {"name": "old", "steps": 2, "save_every": 1}
+    with pytest.raises(KeyboardInterrupt):
+        run_stage(STAGES["GRPO"], config(settings, **shape), settings, should_stop=lambda: True)
+    restore = TrainState.restore
+
+    def restore_old(self: TrainState, checkpoint: Any) -> None:
+        restore(self, dataclasses.replace(checkpoint, extra={"saved": checkpoint.extra["saved"]}))
+
+    monkeypatch.setattr(TrainState, "restore", restore_old)
+    with caplog.at_level(logging.WARNING):
+        card = run_stage(STAGES["GRPO"], config(settings, **shape), settings).card
+    assert "does not say its learning rate" in caplog.text
+    assert any("used today's default, 0.002" in line for line in card.warnings)
