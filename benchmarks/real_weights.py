@@ -22,11 +22,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from medloop.embedded.corpus import generate
 from medloop.store.files import jsonl
 from medloop.store.files.atomic import atomic_write
 
@@ -50,7 +52,14 @@ def medloop(home: Path, words: list[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
-def agreement(home: Path, base: str) -> dict[str, Any]:
+def texts(home: Path | None) -> Iterator[str]:
+    """Questions with their answers: held-out records of the workspace, or generated ones without one."""
+    rows = generate(500, seed=1, language="en") if home is None else jsonl.read(home / "data/processed/dev.jsonl")
+    for row in rows:
+        yield " ".join(message["content"] for message in row.get("conversation", row)["messages"])
+
+
+def agreement(home: Path | None, base: str) -> dict[str, Any]:
     import torch
 
     from medloop.contracts import ModelRef
@@ -61,7 +70,7 @@ def agreement(home: Path, base: str) -> dict[str, Any]:
     from medloop.settings import Settings
     from medloop.train.rl.policy import open_policy
 
-    settings = Settings(home=home, model=base, offline=True)
+    settings = Settings(home=home or Path(), model=base, offline=True)
     policy = open_policy(ModelRef(base=base), settings, lora_r=8, lora_alpha=16)
     model, tokenizer, device = policy.model, load(ModelRef(base=base), settings).tokenizer, policy.device
     torch.manual_seed(1)
@@ -70,8 +79,7 @@ def agreement(home: Path, base: str) -> dict[str, Any]:
             if "lora_B" in name:
                 parameter.normal_(std=0.01)
     rows = []
-    for record in jsonl.read(home / "data/processed/dev.jsonl"):
-        text = " ".join(message["content"] for message in record["conversation"]["messages"])
+    for text in texts(home):
         ids = tokenizer(text)["input_ids"]
         if len(ids) >= WIDTH + STEPS:
             rows.append(ids[: WIDTH + STEPS])
@@ -157,15 +165,17 @@ def memory(home: Path, base: str, adapter: str | None, only: list[str]) -> dict[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("agreement", "steps", "memory"))
-    parser.add_argument("--home", type=Path, required=True)
-    parser.add_argument("--model", action="append", required=True)
+    parser.add_argument("what", choices=("agreement", "steps", "memory"), nargs="?", default="agreement")
+    parser.add_argument("--home", type=Path, help="prepared workspace; agreement takes generated records without one")
+    parser.add_argument("--model", action="append", help="default: embedded:tiny")
     parser.add_argument("--adapter", help="to start from (steps, memory)")
     parser.add_argument("--only", nargs="+", default=[], help=f"of {', '.join(PRESETS)}")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    if args.home is None and args.what != "agreement":
+        parser.error(f"{args.what} needs --home")
     report: Any = []
-    for number, base in enumerate(args.model):
+    for number, base in enumerate(args.model or ["embedded:tiny"]):
         if args.what == "agreement":
             report.append(agreement(args.home, base))
         elif args.what == "steps":

@@ -4,7 +4,7 @@
     config = config.model_copy(update=sizing.settings)
 
 Bytes are counted, not timed: the base, the adapter with its moments and the copies of both, and the largest of three phases:
-sampling (keys and values), updating (what the way back needs) and the check of the fast forward pass against float32. The numbers
+sampling, updating (what the way back needs) and the check of the fast forward pass against float32. The numbers
 per token were measured on the shape of Qwen2.5-1.5B (docs/log.md, RL, Speed and memory). The result does not depend on what else
 is in memory, so a run that is resumed works in the same pieces.
 """
@@ -139,11 +139,15 @@ def needed_bytes(config: RLConfig, facts: ModelFacts, pieces: Pieces, row: int, 
     in_four_bits = facts.multiplied if pieces.load_in_4bit else 0
     base = (facts.parameters - in_four_bits) * facts.bytes_per_weight + in_four_bits * FOUR_BITS
     fast = _is_fast(facts, pieces, device)
+    # A captured graph keeps its keys and values; the library's grow by copying, and go with the batch.
+    captured = device == "cuda" and facts.is_fast and not pieces.load_in_4bit
+    cache = _cache(facts, pieces, row)
     phases = [
-        _update(facts, pieces, row, fast=fast, device=device), _sampling(facts, pieces, row, fast=fast),
+        _update(facts, pieces, row, fast=fast, device=device),
+        _sampling(facts, pieces, row, fast=fast) + (0 if captured else 2 * cache),
         _agreement(facts) if device == "cuda" and not pieces.load_in_4bit else 0,
     ]  # fmt: skip
-    return int(base + _adapter(config, facts, pieces) + FRAGMENTS * max(phases))
+    return int(base + _adapter(config, facts, pieces) + FRAGMENTS * ((cache if captured else 0) + max(phases)))
 
 
 def _adapter(config: RLConfig, facts: ModelFacts, pieces: Pieces) -> int:
@@ -165,13 +169,17 @@ def _update(facts: ModelFacts, pieces: Pieces, row: int, *, fast: bool, device: 
     return tokens * (kept + 6 * facts.width * 4) + scores * layers_at_once + logits
 
 
+def _cache(facts: ModelFacts, pieces: Pieces, row: int) -> int:
+    """Keys and values of all answers that are sampled at once."""
+    return 2 * facts.bytes_per_weight * facts.layers * facts.kv_heads * facts.head_dim * pieces.rollout_batch_size * row
+
+
 def _sampling(facts: ModelFacts, pieces: Pieces, row: int, *, fast: bool) -> float:
-    """Keys and values, twice where the library lets them grow by copying; the logits of a step; the prompts at once."""
-    cache = 2 * facts.bytes_per_weight * facts.layers * facts.kv_heads * facts.head_dim * pieces.rollout_batch_size * row
+    """Beside the cache: the logits of a step, and the prompts, which are read at once."""
     logits = pieces.rollout_batch_size * facts.vocabulary * 16
     scores = facts.heads * row * row * pieces.rollout_batch_size * DENSE if facts.is_dense and not fast else 0
     prompts = pieces.rollout_batch_size * row * facts.bytes_per_weight * (4 * facts.width + 3 * facts.middle)
-    return cache * (1 if fast else 2) + logits + prompts + scores
+    return logits + prompts + scores
 
 
 def _agreement(facts: ModelFacts) -> float:

@@ -126,7 +126,7 @@ def _cap_memory(memory_gb: float | None, device: torch.device) -> None:
     torch.cuda.reset_peak_memory_stats(device)
     if memory_gb is not None:
         total = torch.cuda.get_device_properties(device).total_memory
-        torch.cuda.set_per_process_memory_fraction(min((memory_gb * 1e9 - CUDA_ITSELF) / total, 1.0), device)
+        torch.cuda.set_per_process_memory_fraction(min((memory_gb * 1e9 - CUDA_ITSELF) / total, 1.0), device.index)
 
 
 def _micro_batch_size(policy: Policy, plan: RLPlan) -> int:
