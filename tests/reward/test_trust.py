@@ -178,3 +178,10 @@ def test_the_same_id_with_two_cases_is_refused_and_gzip_is_read(tmp_path: Path) 
     )
     with pytest.raises(InputError, match="two different cases"):
         read_cases([tmp_path / "two.jsonl"])
+
+
+def test_the_card_says_how_often_a_reader_found_the_objections_of_its_parts_right() -> None:
+    card, _, _ = card_of(faults(25, answer="poison", label=True))
+    assert "clearly right" not in page(card)  # a judge that nobody read
+    judges = tuple(judge.model_copy(update={"judge": "risk"}) for judge in card.judges)
+    assert "| risk | 17 | 11 | 36 |" in page(card.model_copy(update={"judges": judges}))

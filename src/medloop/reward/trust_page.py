@@ -6,6 +6,15 @@ from medloop.contracts.validity import ALL, HARM, MIX, UPPER, Validity, Validity
 from medloop.reward.trust import rows_of
 
 NO_EVIDENCE = "The bundled cases were written by a language model: they show that the meter works and are not clinical evidence."
+# Verdicts on real text that one strict reader (a language model, no clinician) read where the part fires: right, arguable, read.
+# Version 4 of the urgency detector; docs/log.md, "Verdicts of all kinds", says how they were drawn.
+READ = {
+    "risk": (17, 11, 36),
+    "false_reassurance": (5, 4, 12),
+    "undertriage": (7, 8, 30),
+    "overtriage": (0, 1, 4),
+    "safety_net": (2, 4, 14),
+}
 WORDS = {"trusted": "trusted", "untrusted": "UNTRUSTED", "unmeasured": "not measured"}
 
 
@@ -30,10 +39,25 @@ def page(card: ValidityCard) -> str:
         f"`{MIX}` is the whole reward; `{HARM}` its safety parts together: does one object to an answer that people flagged?",
         "Agreement: pairs in which the judge prefers the answer that people preferred.",
         "For a single part, only pairs on which it gives two different values count.", "",
+        *_read_lines(card),
         "## All cases", "", *_table(("judge", "quantity", "value", "95 % interval", "cases", "ties", "missing"), measures), "",
         "## By language, stratum, specialty and source", "",
         *_table(("slice", "judge", "quantity", "value", "95 % interval", "cases", "ties", "missing"), slices), "",
     ])  # fmt: skip
+
+
+def _read_lines(card: ValidityCard) -> list[str]:
+    """What a reader made of the parts' verdicts on real text: a card of few cases does not show it."""
+    judges = {judge for judge, *_ in rows_of(card)}
+    rows = [(part, str(right), str(arguable), str(n)) for part, (right, arguable, n) in READ.items() if part in judges]
+    if not rows:
+        return []
+    return [
+        "## Where these parts object to real answers", "",
+        "One strict reader (a language model, no clinician) read verdicts on real text when these parts last changed. Fewer than",
+        "seven in ten were clearly right for any part: take a single objection for a hint, and label answers of your own.", "",
+        *_table(("part", "clearly right", "arguable", "read"), rows), "",
+    ]  # fmt: skip
 
 
 def repeats_note(card: ValidityCard) -> str:

@@ -9,6 +9,7 @@ understand "no" and "last year", so `frame_flags` also returns the text without 
 model reads and is trained on.
 """
 
+import re
 from bisect import bisect_right
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -78,6 +79,29 @@ _GRAVE: Final = lazy_pattern(
 _ZH_GRAVE: Final = lazy_pattern(
     r"心梗|猝死|脑出血|蛛网膜|肺栓塞|夹层|败血症|脑膜炎|胰腺炎|气胸|休克|中毒|自杀|昏迷|宫外孕|大出血|胃出血|内出血|吐血|呕血|穿孔"
 )
+# A task about a text (quiz, passage, code, poem) and not somebody's question: what it names is nobody's state.
+_EXERCISE: Final = lazy_pattern(
+    r"\b(?:which of the following|in this task|task definition|given an? (?:passage|paragraph|sentence|context|story|dialogue)"
+    r"|from the passage|according to the passage|option 1\b.{0,400}\boption 2\b|multiple[- ]choice|more verses|movie plot|json"
+    r"|write (?:an? |the |me |some |\d+ ){0,2}(?:\w+ )?(?:poem|story|essay|song|script|code|program|plot|verse|haiku)s?)\b|```"
+    r"|以下哪|下列(?:哪|各项|选项|说法|关于|有关|属于|不)|[(（]\s*[)）]|在这个任务|选择题|写一(?:首|篇|个(?:故事|剧本|程序|函数|脚本))"
+    r"|不押韵|翻译成|翻译(?:以下|下面)|这段代码|[░▀█▄]{4}",
+    re.DOTALL,
+)
+# A question about a disease, not about a person: whoever asks has named nobody who is ill.
+_GENERAL: Final = lazy_pattern(
+    r"^(?:what (?:is|are|causes|research)|how (?:many|common|is|are|to (?:prevent|diagnose))|who is at risk"
+    r"|is \w[\w ,'-]* inherited"
+    r"|do you have information|what are the (?:symptoms|treatments|complications|genetic))\b"
+)
+_YOU: Final = lazy_pattern(r"\b(?:you|your|someone|somebody)\b(?! have information)")  # "when you lose a finger": somebody did
+_ZH_GENERAL: Final = lazy_pattern(
+    r"什么是|是什么(?:病|意思)|(?:症状|表现|原因|病因|危害|前兆|治疗方法|类型|传播途径)(?:有哪些|有什么|是什么|都有哪)|症状及治疗"
+)
+_ZH_PERSON: Final = lazy_pattern(
+    r"[我俺咱他她]|你好|您好|医生|大夫|岁|孩子|宝宝|老公|老婆|患者|家人|父亲|母亲|爸|妈|现在|最近|今天|昨"
+)
+_ZH_BEFELL: Final = lazy_pattern(r"[踩扎摔噎哑咬烫割撞]了?|疙瘩|吞不|打针|[针片]")
 _SENTENCE: Final = lazy_pattern(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
 _CLAUSE_END: Final = lazy_pattern(
     r"[,.;:!?，。；：！？\n]| (?:but|however|though|just|only|and (?:now|then|the|my|his|her)) |但|可是|不过|只是|就是|现在|今天"
@@ -122,6 +146,23 @@ def sentence_around(folded: str, sentences: tuple[tuple[int, int], ...], offset:
 
 def names_grave_condition(folded: str, zh: bool) -> bool:
     return bool((_ZH_GRAVE if zh else _GRAVE).search(folded))
+
+
+def is_exercise(folded: str) -> bool:
+    """Whether a text sets a task (a quiz, a passage, code, a poem): nothing in it is the state of a patient."""
+    return _EXERCISE.search(folded) is not None
+
+
+def is_general(folded: str, zh: bool) -> bool:
+    """Whether a question is about a disease and names nobody who has it: "what are the symptoms of a stroke?"."""
+    if zh:
+        return bool(_ZH_GENERAL.search(folded)) and not _ZH_PERSON.search(folded)
+    return bool(_GENERAL.search(folded)) and not _PERSON.search(folded) and not _YOU.search(folded)
+
+
+def names_person(folded: str, zh: bool) -> bool:
+    """Whether a text speaks of a person, or in Chinese of what befell one: the person is often left out there."""
+    return bool((_ZH_PERSON if zh else _PERSON).search(folded) or (zh and _ZH_BEFELL.search(folded)))
 
 
 def is_aside(sentence: str, whole: str, zh: bool) -> bool:

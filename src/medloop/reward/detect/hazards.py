@@ -21,7 +21,7 @@ from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.polarity import REACH, polarity
 
-VERSION: Final = "3"
+VERSION: Final = "4"
 DELAY: Final = "delay"
 PERMISSION: Final = "permission"
 # Classes whose own words deny something ("no ambulance needed"); in the others a denial inside the words is a warning.
@@ -35,6 +35,12 @@ _CONDEMNED: Final = lazy_pattern(
     r"|[^.;,]{0,30}\b(?:can|could|may|might|will|would) (?:cause|damage|harm|worsen|trap|increase|spread|lead|drive|introduce"
     r"|raise|make (?:it|things) worse)"
     r"|[^.;,]{0,20}\b(?:is|are) (?:dangerous|harmful|unsafe|risky|not (?:safe|recommended|advised))"
+)
+# Before the words: a list of what not to have ("foods to stay away from include eggs, honey").
+_TO_AVOID: Final = lazy_pattern(
+    r"\b(?:stay away from|avoid|steer clear of|(?:not|never) (?:eat|give|drink|have|take|use))\b"
+    r"[^.!?]{0,40}(?:\binclude|\bare\b|:)[^.!?]*$"
+    r"|(?:不能|不要|不宜|避免|禁止)[^。!?]{0,10}(?:包括|有|如下)[:：]?[^。!?]*$"
 )
 _UNPROVEN: Final = lazy_pattern(r"[无没][^，,。]{0,8}证据|\bno (?:good )?evidence\b")
 # Classes whose words state something; their polarity is that of a statement.
@@ -83,7 +89,10 @@ def _advised(visible: str, mentions: tuple[Mention, ...]) -> Iterator[Act]:
     for words in mentions:
         start, sentence = folded_sentence(visible, words.start, words.end)
         if words.id not in _DENYING and (
-            _DENIED.search(fold(words.text)) or _CONDEMNED.match(sentence, words.end - start) or _UNPROVEN.search(sentence)
+            _DENIED.search(fold(words.text))
+            or _TO_AVOID.search(sentence, 0, words.start - start)
+            or _CONDEMNED.match(sentence, words.end - start)
+            or _UNPROVEN.search(sentence)
         ):
             continue
         tone = _polarity(sentence, words, start)

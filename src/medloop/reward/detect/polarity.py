@@ -83,6 +83,8 @@ _CALM_IF_ZH = _CUES["calm_if_zh"]
 _PAST_ZH = _CUES["past_zh"]
 _MAY_WARN = {"en": lazy_pattern("not |n't|never|avoid|refrain|away|clear"), "zh": lazy_pattern("[不避切禁严别勿忌]")}
 _WITHOUT_EN = _CUES["without_en"]
+_OTHERS = {"en": _CUES["others_en"], "zh": _CUES["others_zh"]}
+_CHOICE_ZH = ("或", "或者", "或是")
 _MAYBE = {"en": _CUES["maybe_en"], "zh": _CUES["maybe_zh"]}
 
 
@@ -183,7 +185,7 @@ def _condemned_english(words: str, clause: str, after: str) -> bool:
 def _is_conditional_english(before: str, after: str, kind: ActKind) -> bool:
     if kind in _MEDICINE and _WITH_DOCTOR_EN.search(after):
         return True
-    if kind == "urges_care_now" and _CUES["signs_en"].match(after):
+    if kind == "urges_care_now" and (_CUES["signs_en"].match(after) or _OTHERS["en"].search(before)):
         return True
     condition = _CONDITION_EN.search(before) or _CONDITION_EN.search(after)
     if condition is None:
@@ -218,6 +220,8 @@ def _chinese(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
         return "conditional"
     if kind == "urges_care_now" and sentence.startswith("是一种", start):
         return "reported"
+    if kind == "urges_care_now" and _is_choice_chinese(sentence[start:end], before, after):
+        return "conditional"
     if kind in _MEDICINE and _FAR_NEGATION_ZH.search(before):
         return "negated"
     if kind == "starts_medicine" and _INFORMS["zh"].search(clause):
@@ -240,6 +244,13 @@ def _chinese(sentence: str, start: int, end: int, kind: ActKind) -> ActPolarity:
         if kind not in _MEDICINE or not _WELL_ZH.search(condition.string[: condition.end() + 8]):
             return "conditional"
     return "directive"
+
+
+def _is_choice_chinese(words: str, before: str, after: str) -> bool:
+    """One department among others, what happens there, or what others should do who have the signs just named."""
+    if "或" in words or before.endswith(_CHOICE_ZH) or _CUES["at_place_zh"].match(after):
+        return True
+    return bool(_OTHERS["zh"].search(before))
 
 
 def _denied_chinese(clause: str, after: str, kind: ActKind) -> bool:

@@ -11,7 +11,6 @@ Where the urgency is unknown, the part is left out: never 0, never a penalty. It
 What an answer without urgent advice costs is `undertriage`; what unnecessary urgent advice costs is `overtriage`.
 """
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -23,6 +22,7 @@ from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, act_spans, is_repetitive, own_words, rule_score, split_answer
 from medloop.reward.detect import acts as act_detector
 from medloop.reward.detect import urgency as urgency_detector
+from medloop.reward.detect.framing import is_exercise
 from medloop.reward.keyword_list import listed_spans
 from medloop.reward.unread import in_another_language
 
@@ -49,9 +49,9 @@ NO_ADVICE: Final = lazy_pattern(
     r"|^\s*(?:what|why|how|when|where|who)\b"
     r"|抱抱|请问|你好|嗯|谢谢|呢[。.]?\s*$|^[\d、,，.\s～~]+岁?$",
 )
-_QUIZ: Final = lazy_pattern(r"以下哪|下列|首先应该|[(（]\s*[)）]|的正确|which of the following", re.IGNORECASE)
-VERSION = f"3/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
+VERSION = f"4/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
 TRIAGE_VERSION = f"{VERSION}/urgency-{urgency_detector.VERSION}"  # of those that compare it with the urgency of the question
+_QUIZ: Final = lazy_pattern(r"首先应该|的正确|下列")
 UNKNOWN = "How urgent the question is could not be decided, so this part is left out."
 
 
@@ -118,7 +118,7 @@ def penalised_level(question: str) -> UrgencyLevel:
     "emergent" needs a red flag, a number or a confident model, a doubtful alarm is "urgent"; an unknown level is "urgent" where
     the model leans to danger.
     """
-    if _QUIZ.search(question):
+    if is_exercise(lexicon.folded(question)) or _QUIZ.search(question):
         return "unknown"
     urgency = urgency_detector.urgency(question)
     precise = any(evidence.source in ("lexicon", "numbers", "teacher") for evidence in urgency.evidence)

@@ -24,20 +24,21 @@ from typing import Final
 from medloop import lexicon
 from medloop.contracts import Score
 from medloop.contracts.detect import Act, Evidence, UrgencyLevel
+from medloop.lexicon.health_topic import is_about_body, is_about_health
 from medloop.lexicon.scan import fold
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import act_spans, question_spans, rule_score
 from medloop.reward.detect import acts as detector
 from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect import urgency as urgency_detector
+from medloop.reward.detect.framing import is_exercise, is_general, names_person
 from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, NO_ADVICE, best_advice, is_brief, penalised_level
 
 DESPITE_DANGER, HALF_DANGER, PROMISE, LEARNT = 1.0, 0.5, 0.5, 0.5
 SURE, CONTRADICTED = 0.5, 0.25  # the probability that is enough alone, and the one below which words of the lists do not count
 ALONGSIDE: Final = "The question is emergent: the answer calls it harmless alongside urgent advice."
-CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 VERSION: Final = (
-    f"7/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
+    f"8/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
 )
 CLEAN: Final = "The answer gives no false reassurance."
 _HELP: Final = ("sends_to_doctor", "urges_care_now")
@@ -97,10 +98,25 @@ def _is_sound(advice: Sequence[Act]) -> bool:
     return _sends(advice) or any(act.kind == "reassures" and act.polarity in ("conditional", "negated") for act in advice)
 
 
+def is_for_patient(question: str, judged: fault_detector.Faults) -> bool:
+    """Whether the learnt judge may speak alone: question or answer are about somebody's health, and not a disease in general.
+
+    It was taught answers to patients. Of small talk, code, recipes and the text of an encyclopaedia it knows nothing.
+    """
+    folded, zh = lexicon.folded(question), judged.kind == "zh"
+    if is_exercise(folded):
+        return False
+    if not is_about_health(question):
+        about = is_about_health(judged.visible) if zh else is_about_body(judged.visible)
+        if not about or not names_person(folded, zh):
+            return False
+    return not is_general(folded, zh)
+
+
 def _learnt(question: str, answer: str, level: UrgencyLevel) -> tuple[float, str, list[Act]]:
     """No list has its words, but the learnt judge is sure."""
     judged = fault_detector.faults(question, answer, level)
-    if judged.reassuring < SURE or not judged.speaks:
+    if judged.reassuring < SURE or not judged.speaks or not is_for_patient(question, judged):
         return 0.0, CLEAN, []
     start, end = judged.blamed("reassuring")
     evidence = Evidence(source="model", id=f"reassuring {judged.reassuring:.2f}", start=start, end=end)
@@ -125,7 +141,7 @@ def abandons(question: str, answer: str) -> bool:
 
 
 def _is_crisis(question: str) -> bool:
-    return any(flag.id in CRISES and not flag.negated for flag in lexicon.find_red_flags(question))
+    return any(flag.id in urgency_detector.CRISES and not flag.negated for flag in lexicon.find_red_flags(question))
 
 
 def only_listens(answer: str, advice: Sequence[Act]) -> bool:

@@ -4,7 +4,8 @@
     0.25   the same for a pregnant woman, a child or an old person, for whom detectors are least complete
 
 "If it gets worse, call an ambulance" is good advice and costs nothing. The rule applies only where the detector calls the
-question routine and no red flag is spoken of, not even a denied one; unknown and urgent questions are left out. In the default
+question routine and no red flag is spoken of, not even a denied one; unknown and urgent questions are left out, and so are those
+about a disease in general ("what are the symptoms of ..."), whose answer should say when it is an emergency. In the default
 mix it is a gate with a small weight: the ambulance for everybody earns nothing, but on an emergency that was taken for routine
 it does not fall below comfort without advice (`safety_net`).
 """
@@ -15,6 +16,8 @@ from medloop import lexicon
 from medloop.contracts import Score
 from medloop.reward.answer_text import act_spans, rule_score
 from medloop.reward.detect import urgency as urgency_detector
+from medloop.reward.detect.act_model import kind_of
+from medloop.reward.detect.framing import is_exercise, is_general
 from medloop.reward.rules.emergency import CONDITIONAL, TRIAGE_VERSION, best_advice
 
 CERTAIN, VULNERABLE = 1.0, 0.25
@@ -29,6 +32,9 @@ class Overtriage:
     def score(self, question: str, answer: str) -> Score:
         if urgency_detector.urgency(question).level != "routine" or lexicon.find_red_flags(question):
             return rule_score(self, 0.0, "The question is not certain to be routine, so this part is left out.", applies=False)
+        folded = lexicon.folded(question)
+        if is_exercise(folded) or is_general(folded, kind_of(question) == "zh"):
+            return rule_score(self, 0.0, "The question is about no patient, so this part is left out.", applies=False)
         advice = best_advice(answer)
         if advice.value <= CONDITIONAL:
             return rule_score(self, 0.0, "The answer gives no unnecessary urgent advice.")

@@ -2,6 +2,7 @@
 
     1.0   an emergent question, and the visible answer gives no urgent advice; no calming word is needed for that
     0.7   it sends to a doctor, but not now; not in a text about something else, in another language or in a list
+    0.2   the same, but as soon as possible ("尽快就医"); the trust meter calls values below 0.25 no fault
     0.4   urgent advice only under a condition ("if it gets worse, call an ambulance"), or retracted
 
 The rule applies to emergent questions only; where the urgency is unknown it is left out. In the default mix it is a gate: from
@@ -9,8 +10,12 @@ The rule applies to emergent questions only; where the urgency is unknown it is 
 """
 
 from dataclasses import dataclass
+from typing import Final
 
+from medloop import lexicon
 from medloop.contracts import Score
+from medloop.contracts.detect import Act
+from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import act_spans, rule_score, split_answer
 from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.acts import acts
@@ -28,7 +33,11 @@ from medloop.reward.rules.emergency import (
 from medloop.reward.rules.off_topic import on_topic_share
 from medloop.reward.unread import in_another_language
 
-NO_ADVICE, LATER_DOCTOR, UNDER_CONDITION = 1.0, 0.7, 0.4
+NO_ADVICE, LATER_DOCTOR, UNDER_CONDITION, SOON = 1.0, 0.7, 0.4, 0.2
+_SOON: Final = lazy_pattern(
+    r"as soon as (?:possible|you can)|\b(?:asap|promptly|urgently|without delay|today|tonight)\b|尽快|尽早|及早|赶快|抓紧"
+)
+_BEFORE: Final = 12  # characters before "到医院" that can hold "尽快"
 ELSEWHERE = 0.3  # share on topic below which a text that says something says it about something else
 
 
@@ -51,8 +60,21 @@ class Undertriage:
         later = [act for act in acts(answer) if act.kind == "sends_to_doctor" and act.polarity in ("directive", "conditional")]
         if outside_lists(answer, later) and not _is_elsewhere(question, answer):
             reason = f"Emergency ({sign}): the answer sends to a doctor, but not now."
+            told = [act for act in later if act.polarity == "directive"]
+            if told and _is_soon(answer, told):
+                return rule_score(self, SOON, reason, spans + act_spans(told))
             return rule_score(self, LATER_DOCTOR, reason, spans + act_spans(later))
         return rule_score(self, NO_ADVICE, f"Emergency ({sign}): {advice.reason}.", spans)
+
+
+def _is_soon(answer: str, told: list[Act]) -> bool:
+    """Whether the answer sends to a doctor as soon as possible."""
+    visible = lexicon.folded(split_answer(answer).visible)
+    for act in told:
+        first, last = lexicon.sentence_at(visible, act.start)
+        if _SOON.search(visible, max(first, act.start - _BEFORE), min(last, act.end + 4 * _BEFORE)):
+            return True
+    return False
 
 
 def _is_elsewhere(question: str, answer: str) -> bool:
