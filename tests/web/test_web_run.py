@@ -103,13 +103,15 @@ def test_answers_before_and_after_and_the_cost_are_on_the_page_without_identifie
     ]
     (folder / "held_out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with (folder / "metrics.jsonl").open("a") as file:
-        extra = {"answers": 8, "length": 12.5}
+        extra = {"answers": 8, "length": 12.5, "teacher": {"calls": 1200, "tokens": 90000, "usd": 0.0321}}
         file.write(json.dumps({"ts": "2026-02-03T12:30:00Z", "iter": 3, "phase": "METRICS", "extra": extra}) + "\n")
     page = browse("engineer").get(f"/web/run?job={job_id}").text
     assert "Rest 1." in page and "See a doctor 1." in page and "Wait 1." not in page and page.count('class="pair"') == 3
     assert "13812345678" not in page and "iterations 0 and 2" in page
     assert "30.0 minutes, 8 answers sampled, about 100 tokens written." in page
+    assert "Teacher in this run: 1,200 requests, 90,000 tokens, 0.0321 USD." in page
     chinese = browse("engineer").get(f"/web/run?job={job_id}", headers=ZH).text
+    assert "1,200 次请求" in chinese
     assert "前后回答对照" in chinese and "30.0 分钟，采样 8 个回答，约生成 100 个词元。" in chinese
 
 

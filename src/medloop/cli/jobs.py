@@ -20,6 +20,7 @@ from medloop.jobs.worker import work as work_on
 from medloop.knobs import load_config, problem_list, read_yaml, set_pairs
 from medloop.loop.train import STAGES, prepare_stage
 from medloop.settings import Settings
+from medloop.train.runs.teacher_use import teacher_use
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Training jobs: submit, watch, cancel, resume; they survive crashes.")
 JobId = Annotated[str, typer.Argument(metavar="JOB_ID", help="For example train_20260203T120000Z.")]
@@ -127,8 +128,9 @@ def status(job_id: JobId, json_: ui.AsJson = False) -> None:
     Example:  medloop jobs status train_20260203T120000Z
     """
     job = queue.status_of(job_id, ui.settings())
+    used = teacher_use(queue.metrics_of(job.job_id, ui.settings()))
     if json_:
-        ui.say_json(job_row.status_json(job))
+        ui.say_json(job_row.status_json(job) | ({} if used is None else {"teacher": used._asdict()}))
         return
     _, stage, state, count, phase, reward, message = _cells(job)
     ui.say(f"{job_id}: {stage}, {state}" + (f", iteration {count}" if count else "") + (f", {phase}" if phase else "") + ".")
@@ -137,6 +139,8 @@ def status(job_id: JobId, json_: ui.AsJson = False) -> None:
     if reward:
         ui.say(f"Reward {reward}  {_named(job.detail.metrics.reward_breakdown)}")
         ui.say(f"Weights  {_named(job.detail.metrics.current_weights)}")
+    if used is not None:
+        ui.say(used.sentence() + ".")
     if job.objective is not None:
         ui.say(job.objective.sentence())
         for note in job.objective.notes:

@@ -36,6 +36,7 @@ from medloop.store.files.artifacts import folder_sha256
 from medloop.store.records import gates
 from medloop.store.records.champion import champion_artifact
 from medloop.train.configs.run_config import RunConfig
+from medloop.train.runs.teacher_use import published_use
 
 
 def run_cycle(settings: Settings, config: CycleConfig, *, on_stage: Callable[[str], None] = lambda name: None) -> CycleProgress:
@@ -115,7 +116,9 @@ def _train(settings: Settings, config: CycleConfig, step: TrainStep, before: lis
     """One training; a finished one of the same inputs is taken as it is, a killed one goes on from its checkpoint."""
     chosen = train_config(settings, config, step, before, known)
     result: TrainingResult = run_stage(STAGES[step.stage], chosen, settings)
-    return {"adapter": _shown(settings, result.run.target), "sha256": folder_sha256(result.run.target)}
+    outputs: Outputs = {"adapter": _shown(settings, result.run.target), "sha256": folder_sha256(result.run.target)}
+    used = published_use(result.run.target)
+    return outputs if used is None else outputs | {f"teacher_{name}": value for name, value in used._asdict().items()}
 
 
 def _evaluate(settings: Settings, trail: AuditTrail, config: CycleConfig, serving: str | None, adapter: str) -> Outputs:

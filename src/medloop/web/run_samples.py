@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.store.files import jsonl
+from medloop.train.runs.teacher_use import TeacherUse, teacher_use
 
 HELD_OUT = "held_out.jsonl"
 SHOWN = 3
@@ -37,9 +38,12 @@ class RunSamples(NamedTuple):
 
 
 class RunCost(NamedTuple):
+    """`teacher`: requests, tokens and dollars that were booked to this run; None where no teacher was asked."""
+
     minutes: float
     answers: int
     tokens: int
+    teacher: TeacherUse | None = None
 
 
 def samples_of(folder: Path) -> RunSamples | None:
@@ -90,4 +94,4 @@ def cost_of(lines: Sequence[Mapping[str, Any]]) -> RunCost | None:
     summaries = [summary for extra in extras if "answers" in (summary := extra.get("held_out") or extra)]
     answers = sum(int(summary["answers"]) for summary in summaries)
     tokens = sum(int(summary["answers"]) * float(summary.get("length") or 0) for summary in summaries)
-    return RunCost((max(times) - min(times)).total_seconds() / 60, answers, round(tokens))
+    return RunCost((max(times) - min(times)).total_seconds() / 60, answers, round(tokens), teacher_use(lines))

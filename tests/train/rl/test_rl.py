@@ -18,6 +18,7 @@ from medloop.knobs import load_config, read_yaml
 from medloop.loop.audit import rl_audit
 from medloop.loop.scoring import reward_scorer
 from medloop.models.find import resolve
+from medloop.store.files import jsonl
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.fakes import FakeScorer
 from medloop.testing.rollout_server import RolloutServer
@@ -30,6 +31,7 @@ from medloop.train.rl.rollout import prompts_of_step
 from medloop.train.rl.state import create_train_state
 from medloop.train.runs.find_run import find_run
 from medloop.train.runs.progress import Progress
+from medloop.train.runs.teacher_use import published_use, teacher_use
 
 METHODS: dict[str, tuple[Any, type[RLConfig], dict[str, Any]]] = {
     "grpo": (grpo, grpo.GRPOConfig, {"steps": 4, "prompts_per_step": 4, "samples": 4}),
@@ -348,6 +350,11 @@ def test_the_teachers_cost_is_kept_step_by_step_also_over_a_stop(settings: Any) 
                      "3,16,1600,0.016000", "4,22,2200,0.022000"]  # fmt: skip
     train(settings, "ppo", name="alone", replace=True)
     assert (settings.home / "models/rl/alone/teacher_usage.csv").read_text() == "step,calls,tokens,usd\n"
+    assert published_use(settings.home / "models/rl/alone") is None
+    used = published_use(settings.home / "models/rl/r")
+    assert (
+        used is not None and used == teacher_use(list(jsonl.read(settings.home / "models/rl/r/metrics.jsonl"))) and used.calls > 0
+    )
 
 
 class Auditor(NoAudit):

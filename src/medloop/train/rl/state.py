@@ -88,12 +88,20 @@ class TrainState:
             )
             log.warning("%s", self.saved["unknown_rate"])
 
+    @property
+    def teacher_usage(self) -> dict[str, float]:
+        """Requests, tokens and US dollars of the teacher over all steps of this run; empty where nobody was asked."""
+        steps = list(self.saved.get("usage", {}).values())
+        return {name: round(sum(step.get(name, 0) for step in steps), 6) for name in ("calls", "tokens", "usd")} if steps else {}
+
     def phase(self, name: str, done: int, total: int) -> None:
         finished = max(self.step - 1, 0)
         self.on_progress(Progress(self.step, self.plan.steps, name, done, total, finished, self.numbers, self.reward))
 
     def log(self, phase: str, **values: Any) -> None:
-        """Append a line to metrics.jsonl. Two equal runs write equal lines but for `ts`."""
+        """Append a line to metrics.jsonl, with what the teacher cost so far. Two equal runs write equal lines but for `ts`."""
+        if used := self.teacher_usage:
+            values["extra"] = {**(values.get("extra") or {}), "teacher": used}
         jsonl.append(self.plan.run.metrics, MetricLine(ts=utc_now(), iter=self.step, phase=phase, **values))
 
 
