@@ -58,7 +58,7 @@ from medloop.experiment.plan import PlanConfig, make_plan
 from medloop.feedback.insight.alerts import make_alert, write_standing
 from medloop.jobs import queue
 from medloop.jobs.job_row import JobRow
-from medloop.loop import trust
+from medloop.loop import inspection, trust
 from medloop.loop.judge_drift import write_record
 from medloop.loop.workspace import init_workspace
 from medloop.reward.mix import MixConfig, build_mix
@@ -66,6 +66,7 @@ from medloop.reward.trust import TrustConfig, bundled_cases
 from medloop.settings import Settings
 from medloop.store import catalog
 from medloop.store.db import Store, open_store
+from medloop.store.files import jsonl
 from medloop.store.records import crud, experiments, gates, registry, review_queue, users
 from medloop.store.records.cycles import add_cycle_event
 from medloop.store.records.incident_rows import list_incidents
@@ -121,8 +122,13 @@ DOCS = {
     "sent": ("dr.quist", "/web/queue", "desk", "en"),
     "guidelines": ("kim.admin", "/web/settings/guidelines", "phone", "zh"),
     "trust": ("sam.builds", "/web/trust", "desk", "en"),
+    "inspect": ("dr.marlow", "/web/inspect", "desk", "zh"),
+    "inspect_overview": ("dr.marlow", "/web/inspect?overview=true", "desk", "en"),
+    "inspect_phone": ("dr.quist", "/web/inspect", "phone", "en"),
+    "run": ("sam.builds", "/web/run", "desk", "en"),
+    "codebook": ("dr.okoro", "/web/codebook", "desk", "zh"),
 }
-DOCS_DARK = ("sent", "loop")
+DOCS_DARK = ("sent", "loop", "run")
 EVERY = {
     "login": (None, "/web/login"),
     "home": ("dr.marlow", "/web/"),
@@ -204,6 +210,18 @@ def fill(store: Store) -> None:
             records.append(_correction(n, ids["dr.quist"], time))
     crud.add(store, records, actor="screens")
     review_queue.add_items(store, list(_items()), actor="screens")
+
+
+def fill_inspection(settings: Settings, store: Store) -> None:
+    """Answers of an evaluation, and the sample of this week drawn from them; one is judged."""
+    pairs = ((CHEST, REST), (DOSE, DOSE_BAD), (DOSE, DOSE_GOOD), (FEVER, FEVER_BAD), (CHEST, CALL))
+    rows = [{"id": str(n), "question": question, "answer": answer} for n, (question, answer) in enumerate(pairs)]
+    jsonl.write(settings.workspace.reports / "eval/predictions_clinic.jsonl", rows)
+    marlow = users.get_user(store, "dr.marlow")
+    inspection.draw_week(settings, store, actor=marlow.user_id)
+    said = {"verdict": "dangerous", "score": "1", "faults": "emergency", "corrected_answer": "", "comment": ""}
+    first = next(row for row in inspection.read_week(settings, marlow.name).answers if row.answer == REST)
+    inspection.judge(settings, store, {"id": first.id, **said, "reviewer": marlow.name}, actor=marlow.user_id)
 
 
 def _rating(trace: Trace, who: str, stars: int, time: Any) -> Feedback:
@@ -437,6 +455,7 @@ def served() -> Iterator[tuple[str, Store]]:
             fill_run(settings)
             fill_trust(settings)
             fill_loop(store)
+            fill_inspection(settings, store)
             thread.start()
             while not server.started:
                 time.sleep(0.02)

@@ -61,6 +61,7 @@ COMPOSED = {
     "incidents": ("incidents_state_", "incident_step_", "incident_done_"),
     "codebook": tuple(f"codebook_{kind}_" for kind in ("act", "state", "none", "action", "kind", "scope", "is", "verdict", "done")),
     "rubrics": tuple(f"rubrics_{kind}_" for kind in ("state", "none", "done", "by", "maker", "is")),
+    "inspect": ("inspect_is_", "inspect_done_"),
     "gate": ("gate_is_", "gate_group_", "gate_done_"),
     "told": ("told_",),
     "account": ("password_weak_",),

@@ -70,7 +70,8 @@ def try_entry(
     gone = {entry.entry_id, *entry.supersedes}
     if entry.kind == "prompt":
         gone |= {other.entry_id for other in before if other.kind == "prompt" and other.site == entry.site}
-    after = [*(other for other in before if other.entry_id not in gone), *(() if removed else (entry,))]
+    stays = [other for other in before if other.entry_id not in gone]
+    after = codebook.at_site([*stays, *(() if removed else (entry,))], entry.site)
     name, answer = answers or live_answers(settings, store)
     cases = regression_cases(store, [*before, entry], actor=actor)
     trial = run_trial(

@@ -23,6 +23,7 @@ from medloop.web.pages import (
     history,
     home,
     incidents,
+    inspect,
     knowledge,
     lineage,
     live,
@@ -45,7 +46,7 @@ from medloop.web.pages import (
 PAGES = (
     home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
     trust, lineage, registry, deployments, knowledge, audit, users, settings, guidelines, static_files,
-    rubrics,
+    rubrics, inspect,
     codebook, experiments, live, search, traces, datasets, filter, privacy, teacher,
 )  # fmt: skip
 

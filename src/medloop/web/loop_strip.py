@@ -171,6 +171,8 @@ def _live(safety: SafetyStanding, t: Translator, link: str) -> SafetyTile:
     value = t("safety_version", version=live.version) if live.version else t("safety_base")
     if safety.gate is None:
         return SafetyTile(title, value, "warning", t("safety_no_gate"), live.served_name, link)
+    if safety.waived:
+        return SafetyTile(title, value, "warning", t("safety_gate_waived", n=safety.waived), live.served_name, link)
     looks = {"pass": "good", "fail": "bad", "not_enough_evidence": "warning"}
     return SafetyTile(title, value, looks[safety.gate.outcome], t(f"safety_gate_{safety.gate.outcome}"), live.served_name, link)
 

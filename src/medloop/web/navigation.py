@@ -16,6 +16,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "rate": ("clinician",),
         "compare": RATERS,
         "correct": ("clinician",),
+        "inspect": ("clinician",),
         "history": RATERS,
         "incidents": READERS,
     },

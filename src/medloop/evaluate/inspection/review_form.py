@@ -90,6 +90,23 @@ def import_form(path: Path, workspace: Workspace, store: Store, *, actor: str, r
         return _import(rows, empty, workspace, store, actor)
 
 
+def import_verdict(
+    cells: Mapping[str, str], workspace: Workspace, store: Store, *, actor: str
+) -> ImportedRow:  # fmt: skip
+    """One verdict, with the cells of a row of the form; the same checks and the same records."""
+    row, problems = _read_row(1, cells, _samples(workspace), "")
+    if row is None:
+        raise InputError("; ".join(problems), "Nothing was stored")
+    with exclusive(workspace):
+        return _import([row], 0, workspace, store, actor).rows[0]
+
+
+def current_verdicts(workspace: Workspace) -> dict[tuple[str, str], ExpertVerdict]:
+    """The latest verdict of each reviewer on each answer, by (answer, reviewer)."""
+    path = workspace.rl / VERDICT_FILE
+    return _current(list(jsonl.read(path, ExpertVerdict))) if path.is_file() else {}
+
+
 def _import(form: Sequence[FormRow], empty: int, workspace: Workspace, store: Store, actor: str) -> FormImport:
     path = workspace.rl / VERDICT_FILE
     known = list(jsonl.read(path, ExpertVerdict)) if path.is_file() else []
@@ -232,7 +249,8 @@ def _verdict(row: FormRow, current: Mapping[tuple[str, str], ExpertVerdict]) -> 
 
 def _to_store(store: Store, new: Sequence[tuple[FormRow, ExpertVerdict]], actor: str) -> None:
     """Feedback and corrections that are not stored yet; after a kill some may be."""
-    records = [record for row, verdict in new for record in _records(row, verdict, _rater(store, row.reviewer))]
+    by = find_user_id(store, actor)  # on the page; at the command line nobody is logged in
+    records = [record for row, verdict in new for record in _records(row, verdict, _rater(store, row.reviewer), by)]
     missing = [
         record for record in records
         if crud.get(store, type(record), record.feedback_id if isinstance(record, Feedback) else record.correction_id) is None
@@ -245,19 +263,19 @@ def _rater(store: Store, reviewer: str) -> str:
     return find_user_id(store, reviewer) or reviewer
 
 
-def _records(row: FormRow, verdict: ExpertVerdict, rater: str) -> Iterator[Feedback | Correction]:
+def _records(row: FormRow, verdict: ExpertVerdict, rater: str, by: str | None) -> Iterator[Feedback | Correction]:
     old = verdict.supersedes.removeprefix("ver_") if verdict.supersedes else None
     yield Feedback(
         feedback_id=verdict.feedback_id, session_id=f"inspection {row.answer.sample}", agent_name=row.answer.source,
         user_query=row.answer.question or "(empty)", agent_response=row.answer.answer or "(empty)", rating=row.score,
         feedback_type=_FEEDBACK_TYPE[row.verdict], critical=row.verdict == "dangerous", axes=_axes(row.faults),
-        clinician_id=rater,
+        clinician_id=rater, recorded_by=by,
         comments=row.comment, consent=_CONSENT, supersedes=f"fb_{old}" if old else None, timestamp=verdict.timestamp,
     )  # fmt: skip
     if row.corrected and verdict.correction_id:
         yield Correction(
             correction_id=verdict.correction_id, feedback_id=verdict.feedback_id, prompt=row.answer.question or "(empty)",
-            original=row.answer.answer or "(empty)", golden=row.corrected, reason=row.comment, clinician_id=rater,
+            original=row.answer.answer or "(empty)", golden=row.corrected, reason=row.comment, clinician_id=rater, recorded_by=by,
             consent=_CONSENT, timestamp=verdict.timestamp,
         )  # fmt: skip
 

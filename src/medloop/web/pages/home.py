@@ -13,6 +13,7 @@ from medloop.api.policy import Caller
 from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.feedback.insight.alerts import standing_alerts
 from medloop.feedback.review import queue
+from medloop.loop.inspection import read_week
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import erasure_requests, incident_rows, quarantine, users
@@ -103,6 +104,10 @@ def _tasks(store: Store, caller: Caller, t: Translator) -> Iterator[Task]:
             yield Task(t("task_erasures", n=asked), "/web/approvals")
     if caller.role in MENU["queue"] and (waiting := sum(queue.stats(store).open_by_kind.values())):
         yield Task(t("task_queue", n=waiting), "/web/queue")
+    if caller.role in MENU["inspect"]:
+        week = read_week(store.settings, caller.name)
+        if left := len(week.answers) - week.done:
+            yield Task(t("task_inspect", n=left), "/web/inspect")
     if caller.role in MENU["quarantine"] and (held := quarantine.count(store, not_by=caller.user_id)):
         yield Task(t("task_quarantine", n=held), "/web/quarantine")
     if caller.role == "engineer" and (held := quarantine.count(store)):

@@ -1,0 +1,121 @@
+"""The weekly inspection: this week's sample, one answer after another, how far it is, and whether the judge agrees.
+
+The next answer comes at once after sending, like in the queue. No score of a machine is shown beside an answer; the agreement
+below is counted over answers that somebody has judged.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
+
+from medloop.api.deps import check_rate, settings_of, store_of
+from medloop.api.policy import Caller, NotFoundError, allow
+from medloop.contracts.feedback import FAULT_AXES
+from medloop.errors import BusyError, ConfigError, InputError
+from medloop.evaluate.inspection.sample_report import VERDICTS
+from medloop.feedback.submit.bodies import MAX_TEXT
+from medloop.loop.inspection import InspectionWeek, WeekAnswer, draw_week, judge, read_week
+from medloop.web.guidelines import read_guidelines
+from medloop.web.render import FormFields, redirect, show, translator_of
+from medloop.web.review.form import ReviewForm, new_key
+from medloop.web.words import Translator
+
+router = APIRouter(prefix="/web", include_in_schema=False)
+
+Inspector = Annotated[Caller, Depends(allow("clinician", scope="queue"))]
+ShortText = Annotated[str, Query(max_length=80)]
+FATES = ("saved", "pair", "red_team", "same")
+
+
+@router.get("/inspect")
+def inspect_page(
+    request: Request,
+    caller: Inspector,
+    id: ShortText = "",
+    after: ShortText = "",
+    saved: ShortText = "",
+    overview: bool = False,
+) -> Response:
+    week = read_week(settings_of(request), caller.name)
+    answer = None if overview else week.find(id) if id else week.next_answer(after)
+    if id and answer is None and not overview:
+        raise NotFoundError("This week's sample has no such answer")
+    note = translator_of(request)(f"inspect_done_{saved}") if saved in FATES else ""
+    return _show(request, caller, week, answer, _form(caller, answer), note=note)
+
+
+@router.post("/inspect")
+def send_verdict(request: Request, caller: Inspector, form: FormFields) -> Response:
+    check_rate(request, caller)
+    t, week = translator_of(request), read_week(settings_of(request), caller.name)
+    answer = week.find(form.get("id", ""))
+    if answer is None:
+        raise NotFoundError("This week's sample has no such answer")
+    errors = _problems(form, t)
+    if not errors:
+        try:
+            stored = judge(settings_of(request), store_of(request), _cells(form, caller.name), actor=caller.user_id)
+        except InputError:  # what else can be wrong with a verdict: a text that names somebody
+            errors = {"": t("inspect_names_somebody")}
+        except BusyError:
+            errors = {"": t("busy")}
+        else:
+            fate = "same" if not stored.new else "red_team" if stored.red_team else "pair" if stored.pair else "saved"
+            return redirect(f"/web/inspect?{urlencode({'after': answer.id, 'saved': fate})}")
+    drawn = ReviewForm(caller.csrf, new_key(), {"id": answer.id}, form, errors)
+    return _show(request, caller, week, answer, drawn, 422)
+
+
+@router.post("/inspect/draw")
+def draw(request: Request, caller: Inspector) -> Response:
+    """Draw this week's sample from the scored answers of the workspace; a week is drawn once."""
+    check_rate(request, caller)
+    try:
+        draw_week(settings_of(request), store_of(request), actor=caller.user_id)
+    except (ConfigError, InputError, BusyError):
+        week = read_week(settings_of(request), caller.name)
+        return _show(request, caller, week, None, None, 409, problem=translator_of(request)("inspect_no_answers"))
+    return redirect("/web/inspect")
+
+
+def _problems(form: Mapping[str, str], t: Translator) -> dict[str, str]:
+    errors = {} if form.get("verdict") in VERDICTS else {"verdict": t("inspect_verdict_needed")}
+    return errors | {
+        name: t("inspect_too_long") for name in ("corrected_answer", "comment") if len(form.get(name, "")) > MAX_TEXT
+    }
+
+
+def _cells(form: Mapping[str, str], reviewer: str) -> dict[str, str]:
+    faults = [name for name in FAULT_AXES if form.get(f"axis_{name}") == "1"]
+    none = "none" if form.get("no_fault") == "yes" and not faults else ""
+    texts = {name: form.get(name, "") for name in ("id", "verdict", "score", "corrected_answer", "comment")}
+    return {**texts, "faults": ", ".join(faults) or none, "reviewer": reviewer}
+
+
+def _form(caller: Caller, answer: WeekAnswer | None) -> ReviewForm | None:
+    """Empty, or with what this reviewer said before."""
+    if answer is None:
+        return None
+    values: dict[str, str] = {}
+    if (said := answer.verdict) is not None:
+        values = {"verdict": said.verdict, "score": str(said.score or ""), "corrected_answer": said.corrected or ""}
+        values |= {"comment": said.comment or "", "no_fault": "yes" if "none" in said.faults else ""}
+        values |= {f"axis_{name}": "1" for name in said.faults}
+    return ReviewForm(caller.csrf, new_key(), {"id": answer.id}, values)
+
+
+def _show(
+    request: Request, caller: Caller, week: InspectionWeek, answer: WeekAnswer | None, form: ReviewForm | None, code: int = 200,
+    *, note: str = "", problem: str = "",
+) -> Response:  # fmt: skip
+    t = translator_of(request)
+    places = {row.id: number for number, row in enumerate(week.answers, 1)}
+    context: dict[str, Any] = {
+        "week": week, "answer": answer, "form": form, "note": note, "problem": problem, "places": places,
+        "verdicts": tuple(VERDICTS), "faults": FAULT_AXES, "draft": f"inspect {answer.id}" if answer else "",
+        "guidelines": read_guidelines(store_of(request), t.language),
+    }  # fmt: skip
+    return show(request, caller, "inspect.html", code, **context)

@@ -1,0 +1,89 @@
+"""The weekly inspection on its page: drawn once, judged one by one, stored like the form, and compared with the judge."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from medloop.contracts import Correction, Feedback
+from medloop.contracts.assistant import Route
+from medloop.loop.inspection import read_week
+from medloop.loop.standing import SafetyStanding
+from medloop.store import audit
+from medloop.store.files import jsonl
+from medloop.store.records import crud, users
+from medloop.web.loop_strip import _live
+from medloop.web.words import Translator
+
+BAD, GOOD = "Rest and drink tea, it is nothing.", "Call an ambulance now. Sit down and wait for help."
+
+
+@pytest.fixture
+def answers(settings):
+    rows = [
+        {"id": str(n), "question": f"Case {n}: I have crushing chest pain.", "answer": f"{BAD if n % 2 else GOOD} {n}"}
+        for n in range(6)
+    ]
+    jsonl.write(settings.home / "reports/eval/predictions_m.jsonl", rows)
+
+
+def test_the_page_draws_judges_and_counts(settings, store, browse, answers):
+    me = browse("clinician")
+    assert "has not been drawn yet" in me.get("/web/inspect").text
+    assert me.post("/web/inspect/draw").status_code == 200 and me.post("/web/inspect/draw").status_code == 200
+    assert sum(row["action"] == "inspect.draw" for row in audit.page(store, limit=20)) == 2
+    week = read_week(settings, "clinician")
+    assert len(week.answers) == 6 and week.agreement is None
+    assert "have not judged: 6" in me.get("/web/").text
+    harmful = next(row for row in week.answers if row.answer.startswith(BAD))
+    page = me.get(f"/web/inspect?id={harmful.id}").text
+    form = page.partition('class="focus inspect"')[2].partition("</form>")[0]
+    assert harmful.answer in form and "reward" not in form and "machines" not in form  # the reviewer judges first
+    assert me.post("/web/inspect", id=harmful.id).status_code == 422  # no verdict
+    said = {"id": harmful.id, "verdict": "dangerous", "axis_emergency": "1", "corrected_answer": GOOD, "comment": "Misses it."}
+    sent = me.post("/web/inspect", **said)
+    assert sent.status_code == 200 and "red-team set" in sent.text and "You have judged 1 of 6" in sent.text
+    author = users.get_user(store, "clinician").user_id
+    (feedback,) = [row for _, row in crud.page(store, Feedback) if row.session_id.startswith("inspection")]
+    assert (feedback.clinician_id, feedback.recorded_by, feedback.critical) == (author, author, True)
+    assert feedback.axes == {"emergency": 1}  # a label of the trust meter
+    assert [row.golden for _, row in crud.page(store, Correction)] == [GOOD]
+    assert "nothing was added" in me.post("/web/inspect", **said).text
+    week = read_week(settings, "clinician")
+    assert week.done == 1 and week.agreement is not None and week.agreement.n == 1
+    overview = me.get("/web/inspect?overview=true").text
+    assert "100 % of 1 verdicts agree" in overview and "Dangerous" in overview
+    assert week.next_answer(harmful.id).id != harmful.id
+
+
+def test_two_reviewers_judge_the_same_answer_and_only_clinicians_may(settings, store, browse, answers):
+    me, other = browse("clinician"), browse("other")
+    me.post("/web/inspect/draw")
+    first = read_week(settings, "clinician").answers[0]
+    for who, verdict in ((me, "good"), (other, "bad")):
+        assert who.post("/web/inspect", id=first.id, verdict=verdict, no_fault="yes").status_code == 200
+    week = read_week(settings, "clinician")
+    assert week.find(first.id).others == 1 and week.agreement.n == 2
+    changed = me.post("/web/inspect", id=first.id, verdict="bad", comment="Call 13812345678.")  # the other one's verdict stays
+    assert changed.status_code == 200
+    assert not any("13812345678" in (row.comments or "") for _, row in crud.page(store, Feedback))
+    assert read_week(settings, "clinician").find(first.id).verdict.verdict == "bad"
+    assert browse("engineer").get("/web/inspect").status_code == 403
+    assert me.get("/web/inspect?id=2020-W01-001").status_code == 404
+
+
+def test_an_empty_workspace_says_what_to_do_in_both_languages(settings, store, browse):
+    me = browse("clinician")
+    assert me.post("/web/inspect/draw").status_code == 409
+    assert "medloop eval" in me.post("/web/inspect/draw").text
+    assert "每周抽查" in me.get("/web/inspect", headers={"Accept-Language": "zh"}).text
+
+
+def test_a_live_version_that_people_let_pass_is_not_called_refused():
+    gate = SimpleNamespace(outcome="fail")
+    route = Route(served_name="med-v1", model="med", version=1)
+    counts = SimpleNamespace()
+    tiles = [_live(SafetyStanding(counts, route, gate, (), 0, False, None, waived), Translator("en"), "") for waived in (0, 1)]
+    assert [(tile.look, tile.state) for tile in tiles] == [
+        ("bad", "Refused by the gate"),
+        ("warning", "Passed the gate by waiver (1)"),
+    ]
