@@ -20,3 +20,4 @@ def test_the_next_steps_of_sites_run(workspace) -> None:
     assert "api keys new dr.li" in medloop("site", "assign", "dr.li", "ward-7")
     medloop("api", "keys", "new", "dr.li")
     assert "ward-7" in medloop("site", "list")
+    assert "clinician at ward-7" in medloop("users", "list")

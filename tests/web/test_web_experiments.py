@@ -30,6 +30,10 @@ def test_the_list_leads_to_the_page_and_says_what_to_do_where_there_is_none(brow
     made = running(store)
     page = browse("engineer").get("/web/experiments").text
     assert f"/web/experiments/{made.plan.experiment_id}" in page and "running" in page
+    other = running(store, site="ward-7")
+    assert 'name="site"' not in page and other.plan.experiment_id in browse("engineer").get("/web/experiments").text
+    chosen = browse("engineer").get("/web/experiments?site=ward-7").text
+    assert other.plan.experiment_id in chosen and made.plan.experiment_id not in chosen
 
 
 def test_the_page_shows_the_curve_its_table_the_guards_and_the_sample_ratio(browse, experiment) -> None:

@@ -7,6 +7,7 @@ import typer
 
 from medloop.cli import ui
 from medloop.contracts import utc_now
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.store import passwords
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
@@ -60,7 +61,8 @@ def list_(json_: ui.AsJson = False) -> None:
     for user in known:
         logs_in = "with a password" if user.has_password else "with keys only"
         state = "disabled" if user.disabled else "waits for approval" if user.waits else "active"
-        rows.append((user.name, user.role, logs_in, state, _day(user.created)))
+        role = user.role if user.site == DEFAULT_SITE else f"{user.role} at {user.site}"
+        rows.append((user.name, role, logs_in, state, _day(user.created)))
     ui.table(("name", "role", "logs in", "state", "since"), rows)
 
 

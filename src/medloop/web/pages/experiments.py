@@ -6,9 +6,9 @@ reloaded by hand.
 
 import json
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 
@@ -24,6 +24,7 @@ from medloop.privacy.phi.reason import LONGEST_REASON
 from medloop.store.db import Store
 from medloop.store.records import experiments
 from medloop.store.records.experiments import ExperimentStateError, NoSuchExperimentError
+from medloop.web.lists import chosen
 from medloop.web.people import People
 from medloop.web.render import Figure, FormFields, redirect, show, translator_of
 from medloop.web.told import told
@@ -37,10 +38,14 @@ TABLE_ROWS = 20  # of the curve, as a table
 
 
 @router.get("/experiments")
-def experiment_list(request: Request, caller: ExperimentReader) -> Response:
-    known = experiments.every(store_of(request))[:MOST]
-    rows = [(row, loop.verdict_of(row)) for row in known]
-    return show(request, caller, "experiments.html", rows=rows)
+def experiment_list(
+    request: Request, caller: ExperimentReader, site: Annotated[str, Query(max_length=64)] = ""
+) -> Response:  # fmt: skip
+    known = experiments.every(store_of(request))
+    sites = tuple(sorted({row.plan.site for row in known}))
+    site = chosen(site, sites)
+    rows = [(row, loop.verdict_of(row)) for row in known if site in ("", row.plan.site)][:MOST]
+    return show(request, caller, "experiments.html", rows=rows, sites=sites, site=site)
 
 
 @router.get("/experiments/{experiment_id}")
