@@ -86,7 +86,7 @@ class FastForward:
         )  # fmt: skip
         return qkv
 
-    def heads_backward(self, layer: DecoderLayer, qkv: Tensor, by_turned: list[Tensor], rows: PackedRows) -> Tensor:
+    def heads_backward(self, layer: DecoderLayer, qkv: Tensor, by_turned: tuple[Tensor, Tensor, Tensor], rows: PackedRows) -> Tensor:
         """The gradient of `qkv`, given those of its queries, keys and values after `turned_heads`."""
         decoder, dim, first = self.decoder, self.decoder.head_dim, 0
         by_qkv = torch.empty_like(qkv)
@@ -137,6 +137,8 @@ def _linears(layer: DecoderLayer) -> tuple[FusedLinear, ...]:
 
 def _project(linear: FusedLinear, x: Tensor) -> tuple[Tensor, Tensor | None]:
     """Outputs with their adapters, and the adapters' inner activations (N, R)."""
+    if (merged := _merged(linear, x)) is not None:
+        return F.linear(x, merged, None if linear.bias is None else linear.bias[: linear.outputs]), x @ linear.lora_a.T
     y = linear.with_lora_inputs(x)
     if linear.lora_b is None:
         return y, None
@@ -149,8 +151,20 @@ def _project_back(linear: FusedLinear, x: Tensor, inner: Tensor | None, by_y: Te
     if linear.lora_b is None or inner is None:
         return by_y @ linear.extended, []
     by_inner = by_y @ linear.lora_b.T  # (N, R)
-    to_x = torch.addmm(by_y @ linear.extended[: linear.outputs], by_inner, linear.extended[linear.outputs :])
-    return to_x, linear.parameter_gradients(by_inner.T @ x, by_y.T @ inner)
+    return _to_input(linear, by_y, by_inner), linear.parameter_gradients(by_inner.T @ x, by_y.T @ inner)
+
+
+def _to_input(linear: FusedLinear, by_y: Tensor, by_inner: Tensor) -> Tensor:
+    if (merged := _merged(linear, by_y)) is not None:
+        return by_y @ merged
+    return torch.addmm(by_y @ linear.extended[: linear.outputs], by_inner, linear.lora_a)
+
+
+def _merged(linear: FusedLinear, x: Tensor) -> Tensor | None:
+    """On a CPU in float32 it is cheaper to add the adapters to the weights than to add their outputs to those of many tokens."""
+    if linear.lora_b is None or x.device.type != "cpu" or x.dtype != torch.float32 or len(x) < linear.extended.shape[1]:
+        return None
+    return torch.addmm(linear.extended[: linear.outputs], linear.lora_b.T, linear.lora_a)
 
 
 class _AddAndNorm(torch.autograd.Function):
@@ -181,7 +195,6 @@ class _Attention(torch.autograd.Function):
         decoder = forward.decoder
         qkv, inner = _project(layer.qkv_proj, x)
         q, k, v = split_heads(forward.turned_heads(layer, qkv, rows), decoder)
-        k, v = k[rows.key_index], v[rows.key_index]
         attended, saved = _attend(decoder, layer, q, k, v, rows)
         y, o_inner = _project(layer.o_proj, attended.reshape(len(x), decoder.heads * decoder.head_dim))
         ctx.save_for_backward(x, inner, qkv, attended, o_inner, *saved)
@@ -197,10 +210,8 @@ class _Attention(torch.autograd.Function):
         by_flat, o_gradients = _project_back(layer.o_proj, flat, o_inner, by_y.contiguous())
         turned = qkv if layer.q_norm is None else forward.turned_heads(layer, qkv, rows)
         q, k, v = split_heads(turned, decoder)
-        k, v = k[rows.key_index], v[rows.key_index]
-        by_q, by_k, by_v = _attend_back(decoder, layer, by_flat.view_as(attended), q, k, v, attended, saved, rows)
-        by_k, by_v = (_sum_shared(gradient, rows.key_index, len(x)) for gradient in (by_k, by_v))
-        to_x, gradients = _project_back(layer.qkv_proj, x, inner, forward.heads_backward(layer, qkv, [by_q, by_k, by_v], rows))
+        by_heads = _attend_back(decoder, layer, by_flat.view_as(attended), q, k, v, attended, saved, rows)
+        to_x, gradients = _project_back(layer.qkv_proj, x, inner, forward.heads_backward(layer, qkv, by_heads, rows))
         return to_x, None, None, None, *gradients, *o_gradients
 
 
@@ -218,7 +229,8 @@ def _attend(
 ) -> tuple[Tensor, list[Tensor]]:
     """(N, h, D), and what the way back needs of it."""
     if not _uses_flash(decoder, q):
-        return forward_plain.attention(q, k, v, rows, decoder.scale, layer.window, decoder.softcap), []
+        return forward_plain.attention(q, k, v, rows, decoder.scale, layer.window, decoder.softcap)
+    k, v = k[rows.key_index], v[rows.key_index]
     attended, log_sums, state, unused, _mask = torch.ops.aten._flash_attention_forward(
         q, k, v, rows.query_starts, rows.key_starts, rows.longest_query, rows.longest_key, 0.0, True, False, scale=decoder.scale,
         **_window_arguments(layer),
@@ -230,14 +242,18 @@ def _attend_back(
     decoder: FastDecoder, layer: DecoderLayer, by_attended: Tensor, q: Tensor, k: Tensor, v: Tensor, attended: Tensor,
     saved: list[Tensor], rows: PackedRows,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of the queries, keys and values of each token."""
     if not _uses_flash(decoder, q):
-        return forward_plain.attention_backward(by_attended, q, k, v, rows, decoder.scale, layer.window, decoder.softcap)
+        return forward_plain.attention_backward(
+            by_attended, q, k, v, rows, decoder.scale, layer.window, decoder.softcap, saved
+        )
     log_sums, state, unused = saved
-    gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._flash_attention_backward(
+    k, v = k[rows.key_index], v[rows.key_index]
+    by_q, by_k, by_v = torch.ops.aten._flash_attention_backward(
         by_attended, q, k, v, attended, log_sums, rows.query_starts, rows.key_starts, rows.longest_query, rows.longest_key, 0.0,
         True, state, unused, scale=decoder.scale, **_window_arguments(layer),
     )  # fmt: skip
-    return gradients
+    return by_q, _sum_shared(by_k, rows.key_index, len(q)), _sum_shared(by_v, rows.key_index, len(q))
 
 
 class _MLP(torch.autograd.Function):
@@ -258,9 +274,7 @@ class _MLP(torch.autograd.Function):
         by_y = by_y.contiguous()
         down = layer.down_proj
         by_inner = None if down.lora_b is None else by_y @ down.lora_b.T
-        by_activated = by_y @ down.extended[: down.outputs]
-        if by_inner is not None:
-            by_activated.addmm_(by_inner, down.extended[down.outputs :])
+        by_activated = by_y @ down.extended if by_inner is None else _to_input(down, by_y, by_inner)
         # gate_up is its gradient after this: this graph goes back only once
         activated = forward.ops.gated_backward(gate_up, by_activated, gelu=forward.decoder.gelu)
         down_gradients = [] if by_inner is None else down.parameter_gradients(by_inner.T @ activated, by_y.T @ down_inner)

@@ -4,8 +4,9 @@ rows, predictors = pack(prompts, answers, device)       # (B, C): which packed t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ class PackedRows:
     key_starts: Tensor  # (S + 1,) int32
     longest_query: int
     longest_key: int
+    grids: dict[int | None, Any] = field(default_factory=dict, init=False, compare=False)  # by window: see forward_plain.py
 
     def to(self, device: torch.device) -> "PackedRows":
         """On another device, without waiting for it."""

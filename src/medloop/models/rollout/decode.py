@@ -58,6 +58,11 @@ class FusedLinear:
     def outputs(self) -> int:
         return len(self.extended) if self.lora_b is None else self.lora_b.shape[1]
 
+    @property
+    def lora_a(self) -> Tensor:
+        """(R, in): the adapters' first matrices, where `lora_b` has the second ones."""
+        return self.extended[self.outputs :]
+
     def with_lora_inputs(self, x: Tensor) -> Tensor:
         """(…, out + R): the outputs without their adapters, and what `lora_b` is still to be multiplied with."""
         return F.linear(x, self.extended, self.bias)

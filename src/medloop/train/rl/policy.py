@@ -114,7 +114,8 @@ class Policy:
         return {name: torch.zeros_like(p) if "lora_B" in name else p.clone() for name, p in trained.items()}
 
     def sampler(self) -> Sampler:
-        decoder = None if self.fast is None else self.fast.decoder
+        # On a CPU the sampler has its own copy, with the adapter merged: a token costs fewer products.
+        decoder = None if self.fast is None or self.device.type == "cpu" else self.fast.decoder
         ends = stop_ids(self.model, self.loaded.tokenizer)
         return Sampler(self.model, stop_ids=ends, pad_id=self.pad_id, decoder=decoder)
 
@@ -203,7 +204,7 @@ def open_policy(
     value_head = _value_head(width, loaded.device) if with_values else None
     policy = Policy(loaded, model, value_head, ref.adapter is not None)
     policy.direct = _direct_agrees(policy)
-    if policy.direct and loaded.device.type == "cuda" and not gradient_checkpointing:
+    if policy.direct and not gradient_checkpointing and (loaded.device.type == "cuda" or model.dtype == torch.float32):
         policy.fast = _fast_forward(model)
     return policy
 
@@ -216,7 +217,8 @@ def _fast_forward(model: Any) -> Any:
         return open_fast_forward(model)
     except (ImportError, UnsupportedModelError) as error:
         log.warning(
-            "Training uses the library's forward pass, about 2 times slower, because the fast one does not fit: %s.", error
+            "Training uses the library's forward pass, 1.5 (CPU) to 2.5 (GPU) times slower, because the fast one does not fit: %s.",
+            error,
         )
         return None
 

@@ -139,7 +139,7 @@ def _cap_memory(memory_gb: float | None, device: torch.device) -> None:
 
 def _micro_batch_size(policy: Policy, plan: RLPlan) -> int:
     """Answers in an update at once: for the fast forward as many as fill half of the free memory, at most MAX_MICRO_BATCH."""
-    if policy.fast is None:
+    if policy.fast is None or policy.device.type == "cpu":
         return MICRO_BATCH_SIZE[policy.device.type]
     longest = max(len(prompt.token_ids) for prompt in plan.prompts) + plan.config.max_new_tokens
     free, _ = torch.cuda.mem_get_info(policy.device)

@@ -1,0 +1,65 @@
+"""The fast training forward on a CPU: the library's log-probabilities and gradients, whatever the family and however packed."""
+
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+from medloop.models.fast_forward import open_fast_forward
+from medloop.models.packing import pack
+from medloop.testing.families import family_configs
+from medloop.train.rl.logprobs import logits_logprobs, token_logprobs
+
+SHARED = list(range(3, 14))
+PROMPTS = [SHARED, SHARED, [5, 6, 7], SHARED, [100]]
+ANSWERS = [list(range(20, 29)), [4], list(range(40, 57)), list(range(60, 100)), [1, 2, 3, 4, 5]]
+WEIGHTS = [1.0, -0.5, 0.3, -1.0, 0.7]
+FAMILIES = family_configs(hidden_size=64, intermediate_size=96, vocab_size=128)
+
+
+def model_of(family: str, rank: int = 4) -> Any:
+    torch.manual_seed(0)
+    config = FAMILIES[family]
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model = get_peft_model(model, LoraConfig(r=rank, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM"))
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(parameter.data, std=0.05)
+    return model.eval()
+
+
+def gradients(model: Any, loss: torch.Tensor) -> torch.Tensor:
+    model.zero_grad()
+    loss.backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None])
+
+
+def library_loss(model: Any) -> torch.Tensor:
+    total = torch.zeros(())
+    for prompt, answer, weight in zip(PROMPTS, ANSWERS, WEIGHTS, strict=True):
+        logits = model(input_ids=torch.tensor([prompt + answer]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+        total = total + logits_logprobs(logits, torch.tensor(answer), temperature=0.7).logprobs.sum() * weight
+    return total
+
+
+@pytest.mark.parametrize("times", [1, 12])  # with 12 copies there are more tokens than inputs, and the adapter is merged
+@pytest.mark.parametrize("family", FAMILIES)
+def test_loss_and_gradients_are_the_library_s(family: str, times: int) -> None:
+    model = model_of(family)
+    expected = library_loss(model)
+    expected_gradients = gradients(model, expected)
+    forward = open_fast_forward(model)
+    answers = ANSWERS * times
+    rows, predictors = pack(PROMPTS * times, answers, torch.device("cpu"))
+    mask = torch.arange(predictors.shape[1]) < torch.tensor([len(answer) for answer in answers])[:, None]
+    targets = torch.zeros_like(predictors).masked_scatter_(mask, torch.tensor([token for answer in answers for token in answer]))
+    head = model.get_base_model().get_output_embeddings()
+    scored = token_logprobs(
+        forward(rows)[predictors], head.weight, targets, temperature=0.7, mask=mask, softcap=forward.decoder.logit_softcap
+    )
+    loss = (scored.logprobs.sum(1) * torch.tensor(WEIGHTS * times)).sum() / times
+    torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-3)
+    difference = gradients(model, loss) - expected_gradients
+    assert difference.norm() < 1e-3 * expected_gradients.norm()
