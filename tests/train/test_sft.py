@@ -65,6 +65,15 @@ def test_the_fast_forward_without_padding_has_the_loss_curve_of_the_library(firs
     assert {row["extra"]["backend"] for row in lines if row["phase"] == "TRAINING"} == {"fast"}
     assert losses(settings) == pytest.approx(losses(first_run[0]), rel=1e-3)
     assert card.metrics["tokens"] == first_run[1].metrics["tokens"]
+    shares = [
+        {
+            row["iter"]: row["extra"]["token_accuracy"]
+            for row in rows(home / "models/lora/sft/metrics.jsonl")
+            if "token_accuracy" in row["extra"]
+        }
+        for home in (settings.home, first_run[0].home)
+    ]
+    assert shares[0] == pytest.approx({step: share for step, share in shares[1].items() if step % 10 == 1}, abs=0.01)
 
 
 def test_batches_beyond_the_rotary_tables_go_to_the_library(first_run, settings, monkeypatch, caplog):

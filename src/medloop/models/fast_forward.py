@@ -86,7 +86,9 @@ class FastForward:
         )  # fmt: skip
         return qkv
 
-    def heads_backward(self, layer: DecoderLayer, qkv: Tensor, by_turned: tuple[Tensor, Tensor, Tensor], rows: PackedRows) -> Tensor:
+    def heads_backward(
+        self, layer: DecoderLayer, qkv: Tensor, by_turned: tuple[Tensor, Tensor, Tensor], rows: PackedRows
+    ) -> Tensor:
         """The gradient of `qkv`, given those of its queries, keys and values after `turned_heads`."""
         decoder, dim, first = self.decoder, self.decoder.head_dim, 0
         by_qkv = torch.empty_like(qkv)
@@ -244,9 +246,7 @@ def _attend_back(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of the queries, keys and values of each token."""
     if not _uses_flash(decoder, q):
-        return forward_plain.attention_backward(
-            by_attended, q, k, v, rows, decoder.scale, layer.window, decoder.softcap, saved
-        )
+        return forward_plain.attention_backward(by_attended, q, k, v, rows, decoder.scale, layer.window, decoder.softcap, saved)
     log_sums, state, unused = saved
     k, v = k[rows.key_index], v[rows.key_index]
     by_q, by_k, by_v = torch.ops.aten._flash_attention_backward(

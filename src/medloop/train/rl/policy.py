@@ -217,7 +217,7 @@ def _fast_forward(model: Any) -> Any:
         return open_fast_forward(model)
     except (ImportError, UnsupportedModelError) as error:
         log.warning(
-            "Training uses the library's forward pass, 1.5 (CPU) to 2.5 (GPU) times slower, because the fast one does not fit: %s.",
+            "Training uses the library's forward pass, 1.5 to 2.5 times slower, because the fast one does not fit: %s.",
             error,
         )
         return None

@@ -20,9 +20,11 @@ from medloop.models.packing import PackedRows, pack_whole
 from medloop.models.rollout.decode import UnsupportedModelError
 from medloop.train.examples.sft_examples import IGNORED
 from medloop.train.rl.logprobs import token_logprobs
+from medloop.train.trl.captured_loss import CapturedLoss
 from medloop.train.trl.resumable import ResumableTrainer
 
 PACKED = "packed"
+ACCURACY_EVERY = 10  # steps between two measurements of `token_accuracy` on the fast path
 log = logging.getLogger(__name__)
 
 
@@ -61,6 +63,7 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fast = self._open_fast() if self._wants_fast() else None
+        self.captured: CapturedLoss | None = None
         self.beyond = self.warned = False  # whether the last batch was too long for `fast`
         if self.fast is not None:
             collate = self.data_collator
@@ -97,6 +100,30 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
             return self._direct_loss(inputs, num_items_in_batch)
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
+    def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """As the trainer's, for `fast` without what one GPU does not need: modes of all modules, a padded copy of the batch."""
+        packed = inputs.get(PACKED)
+        if packed is None or num_items_in_batch is None or self._is_beyond(packed.rows):
+            return super().training_step(model, inputs, num_items_in_batch)  # type: ignore[no-any-return]
+        if not self.model.training:
+            self.model.train()
+        if self.state.global_step % ACCURACY_EVERY and (loss := self._captured_loss(packed, num_items_in_batch)) is not None:
+            self._total_train_tokens += len(packed.rows.tokens) + len(packed.rows.query_starts) - 1
+            return loss
+        with self.compute_loss_context_manager():
+            loss = self._fast_loss(packed, num_items_in_batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def _captured_loss(self, packed: PackedExamples, num_items: Any) -> Tensor | None:
+        """The loss by a CUDA graph, gradients included; None where there is no graph for the batch."""
+        if self.args.device.type != "cuda":
+            return None
+        if self.captured is None:
+            trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+            self.captured = CapturedLoss(self.fast, trained)
+        return self.captured(packed, num_items)
+
     def _is_beyond(self, rows: PackedRows) -> bool:
         """Whether a row is longer than the rotary tables: the library knows what comes then."""
         assert self.fast is not None
@@ -111,14 +138,24 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
         """The loss over answer tokens by our own forward pass."""
         assert self.fast is not None
         packed, decoder = packed.to(self.args.device), self.fast.decoder
-        decoder.refresh()  # the optimizer has written since
+        decoder.refresh_values()  # the optimizer has written since
         hidden = self.fast(packed.rows)[packed.predictors]
+        if self.model.training and self.state.global_step % ACCURACY_EVERY == 0:
+            self._log_accuracy(hidden.detach(), packed.targets)
         logprobs = token_logprobs(
             hidden, decoder.lm_head, packed.targets, temperature=1.0, bias=decoder.lm_head_bias, softcap=decoder.logit_softcap
         ).logprobs
         if self.model.training:
             self._total_train_tokens += len(packed.rows.tokens) + len(packed.rows.query_starts) - 1
         return -logprobs.sum() / (len(packed.targets) if num_items is None else num_items)
+
+    @torch.no_grad()
+    def _log_accuracy(self, hidden: Tensor, targets: Tensor) -> None:
+        """The share of answer tokens that are the most likely ones. It takes the logits once more, so not at every step."""
+        assert self.fast is not None
+        logits = self.fast.decoder.logits
+        right = sum((logits(part).argmax(-1) == t).sum() for part, t in zip(hidden.split(4096), targets.split(4096), strict=True))
+        self._metrics["train"]["mean_token_accuracy"].append(float(right) / len(targets))
 
     def _direct_loss(self, inputs: dict[str, Any], num_items: Any) -> Tensor:
         """The same loss for less: the output layer runs on answer tokens only, and its frozen weights get no gradient."""
