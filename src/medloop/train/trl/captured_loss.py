@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Graph:
+class GraphInputs:
     """The tensors that a graph reads (`rows`, `predictors`, `targets`, `weights`) and its loss."""
 
     rows: PackedRows
@@ -42,20 +42,20 @@ class CapturedLoss:
     def __init__(self, forward: Any, trained: list[nn.Parameter]) -> None:
         self.forward, self.trained = forward, trained
         self.gradients = [torch.zeros_like(parameter) for parameter in trained]
-        self.graphs: dict[tuple[int, ...], _Graph] = {}
-        self.pool = torch.cuda.graph_pool_handle()
-        self.failed = False
+        self.graphs: dict[tuple[int, ...], GraphInputs] = {}
+        self.pool: Any = None
+        self.failed = forward.decoder.softcap is not None  # such attention makes its masks outside of the graph
 
     def __call__(self, packed: Any, num_items: Any) -> Tensor | None:
         """The loss; None, and nothing done, where the batch has no graph."""
-        key = self._key(packed)
+        key = self.size_key(packed)
         if key is None:
             return None
         self._own_gradients()
         if key not in self.graphs and not self._capture(key, packed, num_items):
             return None
         entry = self.graphs[key]
-        _fill(entry, packed, num_items)
+        fill(entry, packed, num_items)
         entry.graph.replay()
         assert entry.loss is not None
         return entry.loss.clone()
@@ -72,7 +72,7 @@ class CapturedLoss:
         for parameter, gradient in zip(self.trained, self.gradients, strict=True):
             parameter.grad = gradient
 
-    def _key(self, packed: Any) -> tuple[int, ...] | None:
+    def size_key(self, packed: Any) -> tuple[int, ...] | None:
         rows = packed.rows
         tokens, predicted, longest = (
             _round_up(size) for size in (len(rows.tokens) + 1, len(packed.targets), rows.longest_query)
@@ -82,6 +82,38 @@ class CapturedLoss:
         return None if self.failed or full or tokens > MAX_TOKENS else key
 
     def _capture(self, key: tuple[int, ...], packed: Any, num_items: Any) -> bool:
+        free, _ = torch.cuda.mem_get_info()
+        if key[0] * self.forward.bytes_per_token > free // 4:
+            return False
+        entry = self.new_entry(key)
+        fill(entry, packed, num_items)
+        before = [gradient.clone() for gradient in self.gradients]
+        try:
+            aside = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(2):
+                    expected = self.add_gradients(entry).clone()
+            torch.cuda.current_stream().wait_stream(aside)
+            self.pool = self.pool or torch.cuda.graph_pool_handle()  # one for all graphs
+            entry.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(entry.graph, pool=self.pool):
+                entry.loss = self.add_gradients(entry)
+            entry.graph.replay()
+            difference = float((entry.loss - expected).abs() / expected.abs().clamp(min=1e-6))
+            if not difference <= MAX_DIFFERENCE:
+                raise RuntimeError(f"its loss is {difference:.2g} of the loss away")
+        except Exception as error:  # whatever a driver or a kernel raises while a graph is captured
+            torch.cuda.synchronize()
+            self.failed = True
+            log.warning("SFT starts every kernel by itself, up to 6 times slower: no CUDA graph (%s).", type(error).__name__)
+        torch._foreach_copy_(self.gradients, before)
+        if not self.failed:
+            self.graphs[key] = entry
+        return not self.failed
+
+    def new_entry(self, key: tuple[int, ...]) -> GraphInputs:
+        """Room for batches of these sizes."""
         tokens, predicted, longest, starts = key
         device = self.trained[0].device
 
@@ -93,36 +125,13 @@ class CapturedLoss:
             tokens=zeros(tokens), positions=zeros(tokens), key_index=torch.arange(tokens, device=device), query_starts=both,
             key_starts=both, longest_query=longest, longest_key=longest,
         )  # fmt: skip
-        entry = _Graph(rows, zeros(predicted), zeros(predicted), zeros(predicted, torch.float32))
-        _fill(entry, packed, num_items)
-        before = [gradient.clone() for gradient in self.gradients]
-        try:
-            aside = torch.cuda.Stream()
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
-                for _ in range(2):
-                    expected = self._add_gradients(entry).clone()
-            torch.cuda.current_stream().wait_stream(aside)
-            entry.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(entry.graph, pool=self.pool):
-                entry.loss = self._add_gradients(entry)
-            entry.graph.replay()
-            difference = float((entry.loss - expected).abs() / expected.abs().clamp(min=1e-6))
-            if not difference <= MAX_DIFFERENCE:
-                raise RuntimeError(f"its loss is {difference:.2g} of the loss away")
-        except Exception as error:  # whatever a driver or a kernel raises while a graph is captured
-            torch.cuda.synchronize()
-            self.failed = True
-            log.warning("SFT starts every kernel by itself, up to 3 times slower: no CUDA graph (%s).", type(error).__name__)
-        torch._foreach_copy_(self.gradients, before)
-        if not self.failed:
-            self.graphs[key] = entry
-        return not self.failed
+        return GraphInputs(rows, zeros(predicted), zeros(predicted), zeros(predicted, torch.float32))
 
-    def _add_gradients(self, entry: _Graph) -> Tensor:
-        decoder = self.forward.decoder
+    def add_gradients(self, entry: GraphInputs) -> Tensor:
+        """Forward and backward of the batch in `entry`; its gradients are added to `gradients`."""
+        decoder, device = self.forward.decoder, entry.weights.device.type
         decoder.refresh_values()
-        with torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False):
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda", cache_enabled=False):
             hidden = self.forward(entry.rows)[entry.predictors]
             logprobs = token_logprobs(
                 hidden, decoder.lm_head, entry.targets, temperature=1.0, bias=decoder.lm_head_bias,
@@ -133,17 +142,15 @@ class CapturedLoss:
         return loss.detach()
 
 
-def _fill(entry: _Graph, packed: Any, num_items: Any) -> None:
+def fill(entry: GraphInputs, packed: Any, num_items: Any) -> None:
     """A batch into the tensors of its graph; the padding is a row of its own after the others."""
-    rows, count, predicted = packed.rows, len(packed.rows.tokens), len(packed.targets)
-    padding = len(entry.rows.tokens) - count
-    positions = torch.arange(padding)
-    for target, source, rest in (
-        (entry.rows.tokens, rows.tokens, 0), (entry.rows.positions, rows.positions, positions.to(rows.positions.device)),
-        (entry.predictors, packed.predictors, 0), (entry.targets, packed.targets, 0),
+    rows, predicted = packed.rows, len(packed.targets)
+    for target, source in (
+        (entry.rows.tokens, rows.tokens), (entry.rows.positions, rows.positions), (entry.predictors, packed.predictors),
+        (entry.targets, packed.targets),
     ):  # fmt: skip
         target[: len(source)].copy_(source, non_blocking=True)
-        target[len(source) :] = rest
+        target[len(source) :] = 0
     entry.rows.query_starts[:-1].copy_(rows.query_starts, non_blocking=True)
     entry.rows.query_starts[-1] = len(entry.rows.tokens)
     entry.weights[:predicted] = 1.0
