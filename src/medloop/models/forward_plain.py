@@ -38,7 +38,7 @@ def rotate(
     back: bool = False,
 ) -> None:  # fmt: skip
     dim, half = cos.shape[-1], rotary_dim // 2
-    x, out = (part[:, : heads * dim].unflatten(1, (heads, dim)) for part in (source, target))
+    x, out = (part[:, : heads * dim].unflatten(1, (heads, dim)) for part in (source, target))  # type: ignore[no-untyped-call]
     c, s = cos[positions, None, :half], sin[positions, None, half:rotary_dim]  # that of the first half has its sign
     s = -s if back else s
     a, b = x[:, :turned, :half], x[:, :turned, half:rotary_dim]

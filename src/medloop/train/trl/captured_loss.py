@@ -89,7 +89,7 @@ class CapturedLoss:
         fill(entry, packed, num_items)
         before = [gradient.clone() for gradient in self.gradients]
         try:
-            aside = torch.cuda.Stream()
+            aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             aside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(aside):
                 for _ in range(2):

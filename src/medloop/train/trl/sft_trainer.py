@@ -153,8 +153,8 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
     def _log_accuracy(self, hidden: Tensor, targets: Tensor) -> None:
         """The share of answer tokens that are the most likely ones. It takes the logits once more, so not at every step."""
         assert self.fast is not None
-        logits = self.fast.decoder.logits
-        right = sum((logits(part).argmax(-1) == t).sum() for part, t in zip(hidden.split(4096), targets.split(4096), strict=True))
+        logits, parts = self.fast.decoder.logits, (torch.split(tensor, 4096) for tensor in (hidden, targets))
+        right = sum((logits(states).argmax(-1) == tokens).sum() for states, tokens in zip(*parts, strict=True))
         self._metrics["train"]["mean_token_accuracy"].append(float(right) / len(targets))
 
     def _direct_loss(self, inputs: dict[str, Any], num_items: Any) -> Tensor:
