@@ -50,6 +50,7 @@ class OtherSitesError(ForbiddenError):
     """403: the route shows records of all sites, and the caller belongs to one of them."""
 
     def __init__(self, site: str) -> None:
+        self.site = site
         super().__init__(f"This shows records of all sites, and your account belongs to the site {site}", "Ask the central staff")
 
 

@@ -11,6 +11,7 @@ from medloop.api.policy import (
     Caller,
     ForeignOriginError,
     FormExpiredError,
+    OtherSitesError,
     PasswordChangeError,
     WrongRoleError,
     caller_of,
@@ -59,6 +60,8 @@ def _explain(request: Request, code: int, error: MedloopError | None, t: Transla
         allowed = t("list_comma").join(t(f"role_{role}") for role in error.allowed)
         role = t("error_role", role=t(f"role_{error.role}"))
         return t("error_403_title"), t.sentences(role, t("error_role_who", roles=allowed))
+    if isinstance(error, OtherSitesError):
+        return t("error_403_title"), t("error_site", site=error.site)
     if isinstance(error, ForeignOriginError):
         return t("error_403_title"), t("error_foreign")
     if isinstance(error, RateLimitError):
