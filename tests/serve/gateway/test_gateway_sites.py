@@ -131,12 +131,12 @@ def test_an_experiment_of_a_site_draws_and_counts_its_own_answers_alone(two_site
     experiment.start(two_sites.store, plan.experiment_id, enrolled=1.0, by="usr_1")
     draw, names = experiment.chooser(two_sites.store, site="ward-a"), (f"patient {number}" for number in range(1000))
     drawn = (name for name in names if draw(subject_of(two_sites.store, name), "") == "challenger")
-    patients = [next(drawn) for _ in range(2)]  # the challenger answers them in ward A
-    for who, site, arm in (("dr.a", "ward-a", "challenger"), ("dr.b", "ward-b", "champion")):
-        for patient in patients:
-            asked = two_sites.ask(who, user=patient)
-            trace = crud.get(two_sites.store, Trace, asked["medloop"]["inference_id"])
-            assert (trace.meta["site"], trace.meta["arm"]) == (site, arm)
+    patients = [next(drawn) for _ in range(4)]  # in ward A the challenger would answer all of them
+    for number, patient in enumerate(patients):
+        who, site, arm = ("dr.a", "ward-a", "challenger") if number % 2 else ("dr.b", "ward-b", "champion")
+        asked = two_sites.ask(who, user=patient)
+        trace = crud.get(two_sites.store, Trace, asked["medloop"]["inference_id"])
+        assert (trace.meta["site"], trace.meta["arm"]) == (site, arm)
     experiment.collect(
         two_sites.store, plan.experiment_id, lambda exchanges: [AnswerFindings(0.5, False, "en", "routine") for _ in exchanges]
     )
