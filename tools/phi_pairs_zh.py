@@ -3,8 +3,8 @@
     python tools/phi_pairs_zh.py zh_toyhom_dialogue.jsonl.gz zh_cmtmedqa_multiturn.jsonl.gz ...
 
 Reads the even rows of each file (the odd ones are for measuring) and writes src/medloop/assets/phi/pairs_zh.txt: on each line a
-character, those that follow it in at least 40 rows, a space, and those that follow it in at least 6. Only counts enter the file,
-no text.
+character, those that follow it in at least 40 rows, a space, those in at least 6, a space, and those in at least 3. Only
+counts enter the file, no text.
 """
 
 import gzip
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-LEAST, OFTEN = 6, 40
+RARE, LEAST, OFTEN = 3, 6, 40
 OUT = Path(__file__).parent.parent / "src/medloop/assets/phi/pairs_zh.txt"
 HAN = re.compile(r"[\u4e00-\u9fff]+")
 
@@ -37,12 +37,12 @@ def main() -> None:
                 if number % 2 == 0:
                     runs = [run for text in texts(json.loads(line)) for run in HAN.findall(text)]
                     rows_with.update({run[i : i + 2] for run in runs for i in range(len(run) - 1)})
-    often, rarely = dict[str, str](), dict[str, str]()
-    for pair in sorted(pair for pair, count in rows_with.items() if count >= LEAST):
-        part = often if rows_with[pair] >= OFTEN else rarely
+    groups = tuple[dict[str, str], ...](({}, {}, {}))  # often, seldom, rarely
+    for pair in sorted(pair for pair, count in rows_with.items() if count >= RARE):
+        part = groups[(rows_with[pair] < OFTEN) + (rows_with[pair] < LEAST)]
         part[pair[0]] = part.get(pair[0], "") + pair[1]
-    firsts = sorted(often.keys() | rarely.keys())
-    lines = (f"{first}{often.get(first, '')} {rarely.get(first, '')}\n" for first in firsts)
+    firsts = sorted(set().union(*groups))
+    lines = (f"{first}{' '.join(part.get(first, '') for part in groups)}\n" for first in firsts)
     OUT.write_text("".join(lines), encoding="utf-8")
 
 

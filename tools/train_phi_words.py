@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from phi_batches import Row, batches
 from phi_corpus import Maker, sentences
 from torch import nn
 
@@ -27,7 +28,6 @@ OUT = Path(__file__).parent.parent / "src/medloop/assets/phi/words_en.npz"
 WIDTH, HIDDEN, LONGEST, MOST = 24, 64, 90, 9  # MOST: features of a word
 DROPOUT, HIDDEN_WORDS = 0.15, 0.1  # share of hidden units, and of names whose word and letters are not shown
 MISSED, BATCH = 2.0, 128
-Row = tuple[np.ndarray, np.ndarray]  # rows of the table for each token, and whether it is part of a name
 
 
 class Net(nn.Module):
@@ -54,6 +54,7 @@ class Net(nn.Module):
 
 
 def make_rows(maker: Maker, count: int, rng: random.Random) -> list[Row]:
+    """Rows of the table for each token, and whether it is part of a name."""
     rows = list[Row]()
     while len(rows) < count:
         text, spans = maker.text()
@@ -78,20 +79,6 @@ def make_rows(maker: Maker, count: int, rng: random.Random) -> list[Row]:
     return rows
 
 
-def batches(rows: list[Row], rng: np.random.Generator) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    rows = sorted((rows[index] for index in rng.permutation(len(rows))), key=lambda row: len(row[0]))
-    result = []
-    for start in range(0, len(rows), BATCH):
-        batch = rows[start : start + BATCH]
-        longest = max(len(ids) for ids, _ in batch)
-        ids = np.full((len(batch), longest, MOST), network.SIZE, np.int64)
-        tags = np.full((len(batch), longest), -1, np.float32)
-        for i, (row_ids, row_tags) in enumerate(batch):
-            ids[i, : len(row_ids)], tags[i, : len(row_tags)] = row_ids, row_tags
-        result.append((torch.from_numpy(ids), torch.from_numpy(tags)))
-    return [result[index] for index in rng.permutation(len(result))]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--carriers", type=Path, nargs="*", default=[])
@@ -111,7 +98,7 @@ def main() -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=args.epochs * (args.texts // BATCH + 1))
     for epoch in range(args.epochs):
         total = 0.0
-        for ids, tags in batches(make_rows(maker, args.texts, order), rng):
+        for ids, tags in batches(make_rows(maker, args.texts, order), rng, BATCH, network.SIZE, -1):
             optimizer.zero_grad()
             losses = nn.functional.binary_cross_entropy_with_logits(net(ids), tags.clamp(min=0), reduction="none")
             loss = (losses * (tags >= 0) * (1 + (MISSED - 1) * (tags == 1))).sum() / (tags >= 0).sum()

@@ -16,10 +16,12 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from phi_batches import Row, batches
 from phi_corpus_zh import Maker, Span, sentences
 from torch import nn
 
@@ -32,7 +34,6 @@ WIDTH, HIDDEN, LONGEST = 32, 64, 160
 DROPOUT, UNKNOWN = 0.15, 0.04  # share of hidden units, and of characters shown as unknown
 MISSED = 2.0  # a missed character of a name counts as much as so many false alarms
 BATCH = 128
-Row = tuple[np.ndarray, np.ndarray]  # ids and tags
 
 
 class Net(nn.Module):
@@ -73,20 +74,9 @@ def make_row(table: np.ndarray, text: str, spans: Sequence[Span]) -> Row:
     return ids[:LONGEST], tags[offsets][:LONGEST]
 
 
-def batches(rows: list[Row], rng: np.random.Generator) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Rows of about the same length together, in random order."""
-    rows = sorted((rows[index] for index in rng.permutation(len(rows))), key=lambda row: len(row[0]))
-    result = []
-    for start in range(0, len(rows), BATCH):
-        batch = rows[start : start + BATCH]
-        longest = max(len(ids) for ids, _ in batch)
-        ids, tags = np.zeros((len(batch), longest), np.int64), np.full((len(batch), longest), -100, np.int64)
-        for i, (row_ids, row_tags) in enumerate(batch):
-            ids[i, : len(row_ids)], tags[i, : len(row_tags)] = row_ids, row_tags
-        hide = (rng.random(ids.shape) < UNKNOWN) & (ids > network.UNKNOWN)
-        ids[hide] = network.UNKNOWN
-        result.append((torch.from_numpy(ids), torch.from_numpy(tags)))
-    return [result[index] for index in rng.permutation(len(result))]
+def hide_some(ids: np.ndarray, rng: np.random.Generator) -> None:
+    """Show some characters as unknown."""
+    ids[(rng.random(ids.shape) < UNKNOWN) & (ids > network.UNKNOWN)] = network.UNKNOWN
 
 
 def train(
@@ -111,7 +101,7 @@ def train(
         rows = [row for row in (make_row(table, *maker.text()) for _ in range(texts)) if len(row[0])]
         net.train()
         total = 0.0
-        for ids, tags in batches(rows, rng):
+        for ids, tags in batches(rows, rng, BATCH, 0, -100, partial(hide_some, rng=rng)):
             optimizer.zero_grad()
             loss = loss_of(net(ids.to(device)).reshape(-1, 3), tags.to(device).reshape(-1))
             loss.backward()

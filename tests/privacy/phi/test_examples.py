@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from medloop.privacy.phi import foreign_ids
+from medloop.privacy.phi.chinese import placed_names as chinese_placed
 from medloop.privacy.phi.chinese import places as chinese_places
 from medloop.privacy.phi.chinese import slots, unusual
 from medloop.privacy.phi.chinese import titled_names as chinese_titles
@@ -35,6 +36,7 @@ FINDERS = (
     *chinese_titles.FINDERS,
     *slots.FINDERS,
     *unusual.FINDERS,
+    *chinese_placed.FINDERS,
     *chinese_places.FINDERS,
 )
 

@@ -18,6 +18,12 @@ from medloop.privacy.phi.scrub import assess
         ("我家妞妞吃奶粉起疹子", "妞妞"),
         ("Kevin李要求开英文诊断证明。", "李"),
         ("陳曉東，男，40歲，痔瘡出血", "陳曉東"),
+        ("李.卫.红，门诊换药", "卫"),
+        ("姓名：涂 志 远  科室：骨科", "志"),
+        ("按卜主任意见加用阿司匹林", "卜"),
+        ("米粒，女，2岁；给安安开的雾化还剩两支", "安安"),
+        ("主刀时光，一助薄一飞，手术顺利", "时光"),
+        ("我妹思琪产后42天", "思琪"),
         ("Wu K 6.2, Hu K 3.1, don't mix them up.", "Wu"),
         ("Miles ran 5 miles and collapsed, CK 22k.", "Miles"),
         ("An is an anxious lady with IBS.", "An "),
@@ -76,6 +82,11 @@ def test_a_disguise_that_is_replaced_in_part_is_held(text: str) -> None:
         "Travelled to Kenya and Tanzania in June, no bites recalled.",
         "李氏杆菌脑膜炎，氨苄青霉素联合庆大霉素",
         "潘生丁负荷试验前不能喝咖啡浓茶",
+        "连续使用易产生身体依赖性，包括X光检查在内都要复查。",
+        "他汀是HMG-CoA还原酶抑制剂。",
+        "我会带宝宝去医院看看的，谢谢医生！",
+        "被小狗咬了一下，小狗已经打过疫苗了。",
+        "母亲，58岁，心瓣置换术后7年。",
     ],
 )
 def test_a_note_of_medicine_stays_as_it_is(text: str) -> None:
@@ -97,3 +108,10 @@ def test_a_note_of_medicine_stays_as_it_is(text: str) -> None:
 def test_what_its_cue_or_its_place_gives_away_is_replaced(text: str, secret: str) -> None:
     cleaned = assess(text).cleaned
     assert cleaned and secret not in cleaned
+
+
+@pytest.mark.parametrize(
+    "text", ["金银花的血常规出来了，白细胞两万。", "我发小任性打完狂犬疫苗头晕。", "常山：肌酐升到230，请肾内会诊。"]
+)
+def test_a_word_where_a_name_stands_is_held(text: str) -> None:
+    assert assess(text).quarantined

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import announced, disguised, mentions
+from medloop.privacy.phi.chinese import placed_names as chinese_placed
 from medloop.privacy.phi.chinese import slots, unusual
 from medloop.privacy.phi.english import placed_names, tagged_spans
 from medloop.privacy.phi.english import unusual as english_unusual
@@ -24,7 +25,7 @@ from medloop.privacy.phi.normalize import fold, remove_invisible
 from medloop.privacy.phi.patterns.left_over import is_left_over
 from medloop.privacy.phi.spans import PhiSpan
 
-VERSION = "9"
+VERSION = "10"
 QUARANTINE = 0.8  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
 
 _CHINESE_WEIGHT = 1.7  # characters half as likely to be a name as those that are removed are reason enough for quarantine
@@ -193,6 +194,7 @@ def _doubts(text: PreparedText, hides: bool, says_name: bool) -> Iterator[tuple[
     yield word, "a word that may be a name, a place or an organisation"
     yield min(1.0, _CHINESE_WEIGHT * text.chinese[1]), "characters that may be a Chinese name"
     chinese_doubt = says_name or slots.doubtful(text.plain) or unusual.may_name_by_word(text.plain)
+    chinese_doubt = chinese_doubt or (text.has_han and chinese_placed.may_name(text.plain))
     if chinese_doubt or tagged_spans.name_may_be_left(text.plain) or english_unusual.may_open_note(text.plain):
         yield 0.85, "an ordinary word where a name is expected"
     if announced.is_left(text.plain):

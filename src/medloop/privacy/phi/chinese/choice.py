@@ -13,12 +13,17 @@ from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese.cues import PERSON_WORD, RECORD
 
-SURE = 0.6  # from here a candidate is a name
-SURE_OF_WORD = 0.95  # the same for a term, or a word that begins with a surname
+SURE = 0.5  # from here a candidate is a name
+SURE_OF_WORD = 0.8  # the same for a word that begins with a surname
+SURE_OF_TERM = 0.95  # the same for a term
 UNLIKELY = 0.1  # below this it is not, whatever the situation asks
 UNLIKELY_IN_LONG = 0.4  # the same in a text that is longer than a note
-DOUBTFUL = 0.12  # from here a candidate that is left is a reason to doubt
-DOUBTFUL_WORD = 0.8  # the same for such a word
+UNLIKELY_ALONE = 0.3  # the same where neither a role, a title nor a verb says that this is a person
+UNLIKELY_IN_LONG_ALONE = 0.6  # the same in a longer text
+SURE_OF_SEEN = 0.85  # the same for characters that stand side by side in medical texts
+DOUBTFUL = 0.05  # from here a candidate that is left is a reason to doubt
+DOUBTFUL_WORD = 0.4  # the same for such a word
+DOUBTFUL_SEEN = 0.8  # the same for characters that stand side by side in medical texts, with nothing that names a person
 _DIGIT = lazy_pattern(r"\d")
 
 

@@ -32,6 +32,8 @@ def grow(
             and inside[last] >= (_SECOND if last - first < 2 else _FURTHER)
         ):
             last += 1
+        while last > first + 1 and text[offsets[last - 1]] in "·•":
+            last -= 1
         start, end = _whole(text, offsets[first], offsets[last - 1] + 1)
         spans.append((start, end, max(inside[first:last])))
         done = last

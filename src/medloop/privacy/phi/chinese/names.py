@@ -15,6 +15,7 @@ from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import choice
 from medloop.privacy.phi.chinese.cues import (
     BEHIND_SURNAME,
+    NOBODY,
     PERSON_BEHIND,
     RECORD,
     ROLE,
@@ -29,6 +30,7 @@ from medloop.privacy.phi.chinese.words import (
     blocked_words,
     is_given,
     is_pair,
+    is_seen,
     ordinary_words,
     surname_length,
 )
@@ -40,7 +42,7 @@ _SPOKEN = 0.5  # a situation that asks less has a role, a verb or a sign of a pe
 _NOTE = 150  # characters; in a longer text, learned weights add no names: it is hardly a note
 _PLAIN = 0.6  # a situation that asks no more than this is no word in disguise
 _SURE = 0.85  # so sure is the network of few words of medicine
-_LIKELY = 0.55  # at the beginning of a note, where a patient's name stands
+_LIKELY = 0.25  # at the beginning of a note, where a patient's name stands
 _LEFT = 0.5  # how close a word comes that the network is sure of and that is left
 # What follows the patient's name at the beginning of a note.
 _PATIENT_BEHIND = lazy_pattern(
@@ -81,32 +83,36 @@ def candidates(text: str, network: NameNetwork) -> list[tuple[int, int, float]]:
 
 def _choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool) -> tuple[list[tuple[int, int]], float]:
     # Where one person is named for certain, others are likely.
-    situations = [situation_of(NameCandidate(text, start, end)) for start, end, _ in spans]
-    pairs = list(zip(spans, situations, strict=True))
+    named = [NameCandidate(text, start, end) for start, end, _ in spans]
+    pairs = [(span, situation_of(name)) for span, name in zip(spans, named, strict=True)]
     in_record = in_record or any(span[2] >= _CERTAIN and situation.threshold <= _PLAIN for span, situation in pairs)
     context = choice.text_features(text, any(best >= _CERTAIN for _, _, best in spans))
     names, nearest = list[tuple[int, int]](), 0.0
-    for (start, end, best), situation in pairs:
+    for ((start, end, best), situation), name in zip(pairs, named, strict=True):
         threshold = situation.in_record if in_record else situation.threshold
         likely = _SURE if text[end : end + 1] in _SIGNS else _LIKELY
         is_name = best >= threshold or (best >= likely and _opens_note(text, start, end))
-        if is_name and best >= _CERTAIN and threshold <= _PLAIN:
+        least = _least_chance(name)
+        if is_name and best >= _CERTAIN and threshold <= _PLAIN and least < choice.SURE_OF_SEEN:
             names.append((start, end))
             continue
-        chance = choice.chance(context | features_of(NameCandidate(text, start, end), best)) if threshold < NEVER else 0.0
+        chance = choice.chance(context | features_of(name, best)) if threshold < NEVER else 0.0
         is_known = is_term(text, (start, end, "NAME"))
-        sure = choice.SURE_OF_WORD if situation.is_word or is_known else choice.SURE
-        least = choice.UNLIKELY if len(text) < _NOTE else choice.UNLIKELY_IN_LONG
+        sure = choice.SURE_OF_WORD if situation.is_word else choice.SURE
+        sure = choice.SURE_OF_TERM if is_known or _begins_blocked_word(text, start) else sure
         may_add = len(text) < _NOTE and (end - start > 1 or surname_length(text, start) > 0)
-        if (chance >= sure and may_add) or (is_name and (chance >= least or threshold < _SPOKEN)):
+        if (chance >= sure and may_add) or (is_name and (chance >= least or (threshold < _SPOKEN and least <= choice.UNLIKELY))):
             names.append((start, end))
-        elif end - start > 1:
-            if not situation.is_word and threshold < NEVER and not is_known and not _is_everyday(text, start, end):
+        elif end - start > 1 and threshold < NEVER:
+            is_seen_alone, is_alone = least == choice.SURE_OF_SEEN, least > choice.UNLIKELY
+            is_free = not situation.is_word and not is_known and not _is_everyday(text, start, end) and not is_seen_alone
+            if is_free and (chance >= choice.DOUBTFUL or not is_alone):
                 nearest = max(nearest, best / threshold)
             elif best >= (_SURE if is_known else _LIKELY) and _is_unlikely_word(text, start, end):
                 nearest = max(nearest, _LEFT)
             is_word = situation.is_word or is_known or _begins_word(text, start) or text[start:end] in ordinary_words()
-            if chance >= (choice.DOUBTFUL_WORD if is_word else choice.DOUBTFUL):
+            doubtful = choice.DOUBTFUL_WORD if is_word else choice.DOUBTFUL
+            if chance >= (choice.DOUBTFUL_SEEN if is_seen_alone else doubtful):
                 nearest = max(nearest, _LEFT)
     return names, nearest
 
@@ -115,7 +121,7 @@ def _is_unlikely_word(text: str, start: int, end: int) -> bool:
     """Whether what the network is sure of is not a word, or stands where a name does."""
     if _is_taken_or_ill(text, start, end) or _is_weekday_or_across(text, start):
         return False
-    if opens(text, start) and _PATIENT_BEHIND.match(text, end):
+    if opens(text, start) and _PATIENT_BEHIND.match(text, end) and not is_pair(text, start, often=True):
         return True
     if is_term(text, (start, end, "NAME")) or _begins_word(text, start):
         return False
@@ -212,6 +218,30 @@ def _is_led(name: NameCandidate) -> bool:
     if TITLED_BEHIND.match(name.text, name.end):
         return True
     return name.size > 2 and name.behind() in _SIGNS and name.before() in _SIGNS
+
+
+def _least_chance(name: NameCandidate) -> float:
+    """What `choice` must give a candidate that the table of situations takes for a name; more where nothing else names a person."""
+    text, start, end = name.text, name.start, name.end
+    is_long = len(text) >= _NOTE
+    if _has_evidence(name):
+        return choice.UNLIKELY_IN_LONG if is_long else choice.UNLIKELY
+    seen = any(is_seen(text, index) for index in range(start, end - 1))
+    across = start > 0 and text[start - 1] not in FUNCTION and is_seen(text, start - 1)
+    across = across or (end < len(text) and text[end] not in FUNCTION and is_seen(text, end - 1))
+    if seen or across:
+        return choice.SURE_OF_SEEN
+    return choice.UNLIKELY_IN_LONG_ALONE if is_long else choice.UNLIKELY_ALONE
+
+
+def _has_evidence(name: NameCandidate) -> bool:
+    """Whether a role, a title, a verb of saying or the beginning of a note says that this is a person."""
+    if name.has_role and name.before() not in ":： ":
+        return True
+    if name.before(2) in _PATIENT or TITLED_BEHIND.match(name.text, name.end) or SAYS.match(name.text, name.end):
+        return True
+    seen = any(is_seen(name.text, index) for index in range(name.start, name.end - 1))  # (真诚)的期望
+    return not seen and opens(name.text, name.start) and _PATIENT_BEHIND.match(name.text, name.end) is not None
 
 
 def _is_taken_or_ill(text: str, start: int, end: int) -> bool:
@@ -311,6 +341,9 @@ def _says_something(name: NameCandidate) -> bool:
 
 
 SITUATIONS = (
+    Situation(
+        "child, animal, number or town", "被{小狗}咬", lambda name: NOBODY.match(name.text, name.start) is not None, NEVER, NEVER
+    ),
     Situation("term that can be a name, with a role or a title", "我问了{高敏}护士", _is_blocked_person, 0.75, 0.6),
     Situation("herb or drug of three characters", "口服{何首乌}", _is_long_blocked, 0.98, 0.97, True),
     Situation("term and one character more, between signs", "患者{高热明}，", _is_blocked_alone, 0.9, 0.9),

@@ -8,7 +8,7 @@ from functools import lru_cache
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese.pinyin import PINYIN_SURNAMES, count_syllables
-from medloop.privacy.phi.chinese.words import is_pair, ordinary_words, surname_length
+from medloop.privacy.phi.chinese.words import is_given, is_pair, is_seen, ordinary_words, surname_length
 from medloop.privacy.phi.normalize import MASK
 from medloop.privacy.phi.rules import Finder, spans_where
 
@@ -37,7 +37,7 @@ _KIN = (
 )
 _STAFF = "随访|护工|护理员|保姆|村医|家庭医生|社区医生|主管护师|护师|护士长|护士|医师|会诊医师|教授|陪护|同事|同学|邻居|朋友|室友|工友|房东|司机"
 _PATIENTS = "患者|病人|患儿|产妇|孕妇|伤者|死者|新生儿|受检者|被检者|留学生|投诉人|投诉者|随访对象|家属|亲属|代理人|联系人|监护人"
-_NAMED = "(?>名叫|叫做|大名|小名|乳名|学名|全名|真名|曾用名|叫)"
+_NAMED = "(?>名叫|叫做|大名|小名|乳名|学名|全名|真名|曾用名|(?<![象种症病物法俗又都学称就为会乱惊喊])叫)"
 _LABELS = (
     "姓名|名字|签名|签字|代签人?|记录人?者?|审核人?|复核|执笔|会诊医师|会诊医生|会诊|经治医师|主治医师|主管医师|责任护士|主管护师|术者|主刀|[一二三]助|助手|麻醉|器械|巡回|执行人?|核对人?|报告人|送检人|申请人|监护人|联系人|紧急联系人|家属|患者家属|家属签[名字]|患者|病人"
     "|收件人|户名|陪护|投诉人|投诉者|新收病人|新收|转入|转出|抢救记录|死亡记录|交班|晚班交接|夜班交接|交接|代诉人|患者姓名|就诊人|预约人|挂号人"
@@ -45,21 +45,21 @@ _LABELS = (
 _END = rf"(?=[,。;、/()\s{_DOT}]|$)"
 
 
-def _begins(words: str) -> str:
+def first_character(words: str) -> str:
     """A look at one character before the alternatives: most positions fail there."""
     characters = sorted(set(re.findall(f"[{_HAN}]", words)))
     return f"(?=[{''.join(characters)}])"
 
 
-_LABELLED = lazy_pattern(rf"{_begins(_LABELS)}(?:{_LABELS}): {{0,3}}(?P<name>[{_HAN}]{{2,4}}){_END}")
+_LABELLED = lazy_pattern(rf"{first_character(_LABELS)}(?:{_LABELS}): {{0,3}}(?P<name>[{_HAN}]{{2,4}}){_END}")
 _WITHOUT_COLON = lazy_pattern(
-    rf"{_begins(_LABELS + _NAMED + '写随投')}(?:{_LABELS}|{_NAMED}|名字(?:是|写成了?|写的是?)|写的是?|随访|投诉[人者])[ (]?(?P<name>[{_HAN}]{{2,4}}?){_END}"
+    rf"{first_character(_LABELS + _NAMED + '写随投')}(?:{_LABELS}|{_NAMED}|名字(?:是|写成了?|写的是?)|写的是?|随访|投诉[人者])[ (]?(?P<name>[{_HAN}]{{2,4}}?){_END}"
 )
 _RELATED = lazy_pattern(
-    rf"{_begins(_PATIENTS + _STAFF + _KIN)}(?:{_PATIENTS}|{_STAFF}|{_KIN})[ (]?(?P<name>[{_HAN}]{{2,4}}?)(?:{_END}|(?=[有也又今昨前上最得做因自已说诉近曾突在是刚让]|反映|来|觉得|建议|认为))"
+    rf"{first_character(_PATIENTS + _STAFF + _KIN)}(?:{_PATIENTS}|{_STAFF}|{_KIN})[ (]?(?P<name>[{_HAN}]{{2,4}}?)(?:{_END}|(?=[有也又今昨前上最得做因自已说诉近曾突在是刚让]|反映|来|觉得|建议|认为))"
 )
 _TWICE = lazy_pattern(
-    rf"{_begins(_PATIENTS + _KIN + _NAMED + '请')}(?:{_PATIENTS}|{_KIN}|{_NAMED}|请)[ :(]?(?P<name>(?P<one>[{_HAN}])(?P=one))(?![{_HAN}]?(?:科|房|病))"
+    rf"{first_character(_PATIENTS + _KIN + _NAMED + '请')}(?:{_PATIENTS}|{_KIN}|{_NAMED}|请)[ :(]?(?P<name>(?P<one>[{_HAN}])(?P=one))(?![{_HAN}]?(?:科|房|病))"
 )
 _TO_ROOM = lazy_pattern(
     rf"(?:^|[,。;!?:\s])请(?P<name>[{_HAN}]{{2,4}}?)(?:先生|女士|小朋友|同学)?(?:到|来|至|前往)(?=[\d一二三四五六七八九十{_HAN}]{{0,6}}(?:诊室|窗口|楼|病房|科|处|就诊|取药|抽血|采血))"
@@ -69,10 +69,12 @@ _OWNER = lazy_pattern(
 )
 _POLITE = lazy_pattern(rf"(?:^|[,。;!?:\s]|您好|你好|请)(?P<name>[{_HAN}]{{2,4}}?)(?=女士|先生|小朋友|小姐|同志)")
 _POLITE_TITLE = lazy_pattern("女士|先生|小朋友|小姐|同志")
-_ANYBODY = lazy_pattern("这位|那位|各位|[一两几每某]位|尊敬|亲爱|年轻|中年|老年|青年|[未已]婚|某|该|您|你|的|家有|那些|这些|有些")
-_ONLY_SURNAME = lazy_pattern(rf"(?:患者|病人|家属|他|她|我|本人|病友)姓(?P<name>[{_HAN}])(?=[,。;、 ]|$)")
+_ANYBODY = lazy_pattern(
+    "只有|我是|我叫|这位|那位|各位|[一两几每某]位|尊敬|亲爱|年轻|中年|老年|青年|[未已]婚|某|该|您|你|的|家有|那些|这些|有些"
+)
+_ONLY_SURNAME = lazy_pattern(rf"(?:患者|病人|家属|他|她|我|本人|病友)姓(?!名)(?P<name>[{_HAN}])(?=[,。;、 ]|$)")
 _NOT_NAMES = lazy_pattern(
-    "[爸妈爷奶姐妹哥弟叔伯姑姨舅婶嫂夫妻没买吃喝]|[无不未否待已有是的了患病者老幼孕产科室院楼床男女岁个这那我你他她它们谁吗呢吧啊么什怎哪很都就还要会能可说去来到在和与及或但因为从被把给对向等]|麻醉|拒绝|陪同|本人|签字|知情|主诉|现病|救护|同上|不详|代表|全麻|局麻|夫妻|父母|母女|父子|爸爸|妈妈|宝宝|妹妹|弟弟|哥哥|姐姐|爷爷|奶奶|叔叔|阿姨|舅舅|姑姑|公公|婆婆|天天|常常|往往|刚刚|时时|看看|问问|慢慢"
+    "[爸妈爷奶姐妹哥弟叔伯姑姨舅婶嫂夫妻没买吃喝药癌炎针某]|[无不未否待已有是的了患病者老幼孕产科室院楼床男女岁个这那我你他她它们谁吗呢吧啊么什怎哪很都就还要会能可说去来到在和与及或但因为从被把给对向等]|麻醉|拒绝|陪同|本人|签字|知情|主诉|现病|救护|同上|不详|代表|全麻|局麻|夫妻|父母|母女|父子|爸爸|妈妈|宝宝|妹妹|弟弟|哥哥|姐姐|爷爷|奶奶|叔叔|阿姨|舅舅|姑姑|公公|婆婆|天天|常常|往往|刚刚|时时|看看|问问|慢慢"
 )
 
 
@@ -116,14 +118,28 @@ def _find_labelled(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_behind_relation(text: str) -> Iterator[tuple[int, int]]:
-    yield from (span for span in _slots(text) if _is_free(text, *span))
+    yield from (span for span in _slots(text) if _is_free(text, *span) and _can_name(text, *span))
     yield from (span for span in _related(text) if _begins_like_name(text, *span))
 
 
 @lru_cache(maxsize=2)
 def _related(text: str) -> tuple[tuple[int, int], ...]:
     """No word, right behind a patient, a relative or a colleague."""
-    return tuple(span for match in _RELATED.finditer(text) if _is_free(text, *(span := match.span("name"))))
+    spans = (match.span("name") for match in _RELATED.finditer(text))
+    return tuple((start, end) for start, end in spans if _is_free(text, start, end) and not _is_seen_word(text, start, end))
+
+
+def _is_seen_word(text: str, start: int, end: int) -> bool:
+    """Without a surname, characters that stand side by side in medical texts, or that the next one belongs to: 举报, (买回)来."""
+    has_surname = surname_length(text, start) > 0
+    return (not has_surname and any(is_seen(text, index) for index in range(start, end - 1))) or is_pair(
+        text, end - 1, often=True
+    )
+
+
+def _can_name(text: str, start: int, end: int) -> bool:
+    """With a surname, or characters that stand side by side nowhere: not 使患者(受益)."""
+    return surname_length(text, start) > 0 or is_given(text[start:end]) or not _is_seen_word(text, start, end)
 
 
 def _begins_like_name(text: str, start: int, end: int) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
-from medloop.privacy.phi.chinese import slots, unusual
+from medloop.privacy.phi.chinese import placed_names, slots, unusual
 from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
 
@@ -32,7 +32,7 @@ _NOBODY_FIRST = lazy_pattern(
 )
 # Answers of a form that are not a name: 无, 同上, 拒绝.
 _NOT_NAMES = lazy_pattern(
-    "[无不详同见未否待全局已有是阴阳正可的了患病者方老幼青中年入初复例儿孩宝您好女男]|麻|拒绝|陪同|本人|签字|知情|主诉|现病"
+    "性别|[我你他她母父亲妇无不详同见未否待全局已有是阴阳正可的了患病者方老幼青中年入初复例儿孩宝您好女男]|麻|拒绝|陪同|本人|签字|知情|主诉|现病"
 )
 
 
@@ -85,6 +85,6 @@ FINDERS = (
 
 
 def find(folded: str) -> Iterator[Span]:
-    for finder in (*FINDERS, *slots.FINDERS, *unusual.FINDERS):
+    for finder in (*FINDERS, *slots.FINDERS, *unusual.FINDERS, *placed_names.FINDERS):
         for start, end in finder.find(folded):
             yield start, end, finder.kind

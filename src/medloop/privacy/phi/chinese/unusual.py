@@ -15,6 +15,7 @@ from medloop.privacy.phi.chinese.words import (
     blocked_words,
     is_given,
     is_pair,
+    is_seen,
     ordinary_words,
     surname_length,
 )
@@ -140,7 +141,7 @@ def _find_titled(text: str) -> Iterator[tuple[int, int]]:
         yield from spans_where(_TITLED, text, is_name)
 
 
-_NOBODY = lazy_pattern("[的位名个科室院年轻各每这那其他她我你们些家属患者病人老主任值班上级责任]")
+_NOBODY = lazy_pattern("[床向的位名个科室院年轻各每这那其他她我你们些家属患者病人老主任值班上级责任]")
 
 
 def _find_nicknames(text: str) -> Iterator[tuple[int, int]]:
@@ -151,7 +152,7 @@ def _find_nicknames(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_hidden(text: str) -> Iterator[tuple[int, int]]:
-    yield from (match.span("name") for match in _HIDDEN.finditer(text))
+    yield from spans_where(_HIDDEN, text, lambda start, _: not is_pair(text, start, often=True))  # 包括X光
 
 
 def _find_handles(text: str) -> Iterator[tuple[int, int]]:
@@ -169,6 +170,8 @@ def _find_latin(text: str) -> Iterator[tuple[int, int]]:
     """In a text with Chinese characters."""
     for match in _LATIN.finditer(text):
         words = re.findall(rf"{_CAP}", match["name"])
+        if not all(_WRITTEN_AS_NAME.fullmatch(word) or (word.isupper() and _is_name_in_capitals(word)) for word in words):
+            continue  # HMG-CoA, Schatzker II
         listed = any(is_listed(word.lower(), NAMES) or (len(word) > 2 and count_syllables(word.lower())) for word in words)
         is_name = all(map(_is_foreign_word, words)) and (listed or not (match["name"].isupper() or "-" in match["name"]))
         first_listed = is_listed(words[0].lower(), NAMES) and words[0].lower() not in medical_words()
@@ -187,6 +190,15 @@ def _find_latin(text: str) -> Iterator[tuple[int, int]]:
         word = word.lower()
         if word not in medical_words() and (is_listed(word, NAMES) or tier(word) not in ORDINARY):
             yield match.span("name" if match["first"] else "name2")
+
+
+_ROMAN = lazy_pattern("[IVX]+")
+_WRITTEN_AS_NAME = lazy_pattern(r"[A-ZÀ-ÖØ-Þ]['’]?[a-zß-öø-ÿ\u0100-\u024f'’]*(?:[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ\u0100-\u024f]{2,})*")
+
+
+def _is_name_in_capitals(word: str) -> bool:
+    lower = word.lower()
+    return (is_listed(lower, NAMES) or bool(count_syllables(lower))) and not _ROMAN.fullmatch(word)
 
 
 _TERM_BEHIND = lazy_pattern(
@@ -255,6 +267,7 @@ def _can_be_subject(text: str, start: int, end: int) -> bool:
         and all("\u4e00" <= char <= "\u9fff" for char in text[start:end])
         and _is_no_word(text, start, end)
         and not is_pair(text, end - 1)
+        and not any(is_seen(text, index) for index in range(start, end - 1))
         and not is_term(text, (start, end, "NAME"))
         and not _DRUG_END.search(text[start:end])
     )
@@ -295,7 +308,8 @@ def may_name_by_word(text: str) -> bool:
 def _is_word_subject(text: str, start: int, end: int) -> bool:
     name = text[start:end]
     is_free = not _NO_SUBJECT.search(name) and not _NO_SURNAME.search(name) and not _EVERYDAY.match(name)
-    return is_free and surname_length(text, start) > 0
+    is_cut = is_pair(text, start, often=True) or is_pair(text, end - 1, often=True)  # 连续使(用), 谢谢告(诉)
+    return is_free and not is_cut and surname_length(text, start) > 0
 
 
 def _find_word_subjects(text: str) -> Iterator[tuple[int, int]]:
@@ -321,7 +335,8 @@ def _find_children(text: str) -> Iterator[tuple[int, int]]:
 
 def _find_long_surnames(text: str) -> Iterator[tuple[int, int]]:
     def is_name(start: int, end: int) -> bool:
-        return _is_no_term(text, start, end) and not is_pair(text, end - 2, often=True) and not is_pair(text, start + 1)
+        is_word = is_pair(text, end - 2, often=True) or is_pair(text, start + 1) or is_pair(text, start)  # 清水痰
+        return _is_no_term(text, start, end) and not is_word and "氏病" not in text[start : end + 1]
 
     yield from spans_where(_LONG_SURNAME, text, is_name)
 
@@ -332,7 +347,9 @@ def _find_pet_names(text: str) -> Iterator[tuple[int, int]]:
     )
 
 
-_NOT_PET = lazy_pattern("[爸妈爷奶姐妹哥弟叔伯姑姨舅婶公婆宝常天刚慢往多少个看想问说试听谢好久仅渐默悄偷隐时每种样人家]")
+_NOT_PET = lazy_pattern(
+    "[我你他她足远脆白红泡黑黄粉硬软圆爸妈爷奶姐妹哥弟叔伯姑姨舅婶公婆宝常天刚慢往多少个看想问说试听谢好久仅渐默悄偷隐时每种样人家]"
+)
 
 
 FINDERS = (

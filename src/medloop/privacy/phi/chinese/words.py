@@ -51,18 +51,22 @@ def blocked_words() -> frozenset[str]:
 
 
 @lru_cache(maxsize=1)
-def _pairs() -> tuple[frozenset[str], frozenset[str]]:
-    often, seldom = set[str](), set[str]()
+def _pairs() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    often, seldom, rarely = set[str](), set[str](), set[str]()
     for line in lists.lines("pairs_zh.txt"):
-        first, rest = line[0], line[1:].partition(" ")
-        often.update(first + second for second in rest[0])
-        seldom.update(first + second for second in rest[2])
-    return frozenset(often), frozenset(often | seldom)
+        for group, seconds in zip((often, seldom, rarely), line[1:].split(" "), strict=True):
+            group.update(line[0] + second for second in seconds)
+    return frozenset(often), frozenset(often | seldom), frozenset(often | seldom | rarely)
 
 
 def is_pair(text: str, start: int, *, often: bool = False) -> bool:
     """Whether these two characters stand side by side in several medical texts (`often`: in very many), so are a word."""
     return text[start : start + 2] in _pairs()[not often]
+
+
+def is_seen(text: str, start: int) -> bool:
+    """Whether they stand so in at least three texts: hardly a name where nothing else says so."""
+    return text[start : start + 2] in _pairs()[2]
 
 
 @lru_cache(maxsize=1)
