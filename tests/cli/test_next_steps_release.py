@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,8 +18,10 @@ from medloop.contracts import GateCheck, GateResult, Incident, sha256_id, utc_no
 from medloop.errors import MedloopError
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
+from medloop.store import catalog
 from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
+from medloop.store.files.artifacts import new_artifact, verify_artifact
 from medloop.store.records import crud, gates, users
 from medloop.testing.lineage import make_model
 from medloop.testing.models import tiny_adapter, tiny_model
@@ -101,6 +104,38 @@ def test_what_registry_and_gate_say_to_do_next_can_be_done(desk: Desk) -> None:
         crud.add(store, [Incident(record_id="fb_1")], actor="test")
     desk.follow(desk.run("registry show 2"), "incidents list")
     assert "is the champion" in desk.run("registry rollback")
+
+
+def test_a_verdict_against_an_earlier_champion_names_a_command_that_runs_on_the_same_model(desk: Desk) -> None:
+    """The adapter lies in a folder of its own, so its short name alone would be another model, or none."""
+    jsonl.write(desk.home / "data/processed/gold_set.jsonl", make_emergencies(12))
+    base = tiny_model(desk.home / "models/full/base")
+    tiny_adapter(desk.home / "models/rl/round1/adapter", base)
+    with new_artifact(desk.home / "models/lora/champ") as folder:
+        shutil.copytree(tiny_adapter(desk.home / "own", base), folder, dirs_exist_ok=True)
+    with desk.store() as store:
+        card = json.loads((desk.home / "models/lora/champ/card.json").read_text(encoding="utf-8"))
+        catalog.register(store, "adapter", desk.home / "models/lora/champ", card, actor="test")
+        examine(store, verify_artifact(desk.home / "models/lora/champ").sha256)
+    model = "models/full/base+models/rl/round1/adapter"
+    desk.run(f"gate --model '{model}' {QUICK_GATE}", *VERDICT)
+    desk.run("registry add champ")
+    desk.run("registry promote 1")
+    with desk.store() as store:
+        (first,) = [row for row in gates.list_gates(store) if row.model == model]
+        passed = tuple(check.model_copy(update={"outcome": "pass"}) for check in first.checks)
+        gates.save_gate(
+            store, first.model_copy(update={"checks": passed, "outcome": "pass", "timestamp": utc_now()}), actor="test"
+        )
+        (reason,) = gates.refusal_parts(store, first.artifact) or ()
+    assert reason.key == "refused_baseline" and first.label != model
+    with desk.store() as store:
+        newest = gates.latest_gate(store, first.artifact)
+    assert newest is not None
+    desk.follow(desk.run(f"gate show {newest.content_id()[7:19]}"), "gate --model", *VERDICT, more=QUICK_GATE)
+    with desk.store() as store:
+        newest = gates.latest_gate(store, first.artifact)
+    assert newest is not None and newest.baseline_artifact != first.baseline_artifact and newest.model == model
 
 
 def test_the_second_person_of_a_waiver_approves_it_with_the_printed_command(desk: Desk) -> None:

@@ -11,6 +11,7 @@ from medloop.contracts.evaluation import Interval
 from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.gate_reasons import reason
 from medloop.jobs import queue
+from medloop.loop import gate_policy
 from medloop.store.records import gates, users
 from medloop.testing.models import tiny_adapter, tiny_model
 
@@ -111,3 +112,48 @@ def test_an_engineer_starts_a_run_on_the_page_and_others_see_it(browse, settings
     assert (request["model"], request["settings"]) == ("models/full/random+a", GateConfig().model_dump(mode="json"))
     zh = browse("clinician").get("/web/gate", headers={"Accept-Language": "zh"}).text
     assert job_id in zh and "等待中" in zh
+
+
+def test_the_policy_is_shown_and_a_weaker_one_takes_two_clinicians(browse, store):
+    page = browse("auditor").get("/web/gate").text
+    assert "The policy is the defaults of medloop" in page and 'action="/web/gate/policy"' not in page
+    assert browse("engineer").post("/web/gate/policy", setting="sign_offs", value="2").status_code == 403
+    assert (
+        "These settings are the policy now." in browse("clinician").post("/web/gate/policy", setting="sign_offs", value="2").text
+    )
+    assert gate_policy.policy_of(store).config == GateConfig(sign_offs=2)
+    for wrong in ({"setting": "margin", "value": "much"}, {"setting": "nothing", "value": "1"}, {"waiting": "sha256:0"}):
+        assert browse("clinician").post("/web/gate/policy", **wrong).status_code == 422
+    page = browse("clinician").post("/web/gate/policy", setting="margin", value="0.2").text
+    assert "until a second clinician adopts the same settings" in page and gate_policy.policy_of(store).config.margin == 0.05
+    (waiting,) = gate_policy.proposals(store)
+    assert f'value="{waiting.policy}"' not in page, "their own"
+    browse("clinician").post("/web/gate/policy", waiting=waiting.policy)
+    assert gate_policy.policy_of(store).config.margin == 0.05, "nobody is two people"
+    page = browse("other").get("/web/gate").text
+    assert f'value="{waiting.policy}"' in page and "0.05 → 0.2" in page
+    page = browse("other").post("/web/gate/policy", waiting=waiting.policy).text
+    assert "These settings are the policy now." in page and "Adopted by clinician and other" in page
+    assert gate_policy.policy_of(store).config == GateConfig(sign_offs=2, margin=0.2) and gate_policy.proposals(store) == []
+    zh = browse("engineer").get("/web/gate", headers={"Accept-Language": "zh"}).text
+    assert "准入标准" in zh and "由 clinician、other 于" in zh
+
+
+def test_the_policy_over_http(running, store):
+    def call(name: str, method: str, **body):
+        key = users.new_key(store, users.get_user(store, name), scopes=("gate",), actor="test")
+        return running.request(method, "/api/v1/gate/policy", json=body or None, headers={"Authorization": f"Bearer {key}"})
+
+    before = call("auditor", "GET").json()
+    assert call("annotator", "GET").status_code == 403 and call("admin", "POST", settings={"n": 800}).status_code == 403
+    assert call("clinician", "POST", settings={"margin": 7}).status_code == 422
+    n = before["settings"]["n"] + 100
+    assert call("clinician", "POST", settings={"n": n}).json() == {"waits": False, "weaker": []}
+    asked = call("clinician", "POST", settings={"n": 5}).json()
+    assert asked == {"waits": True, "weaker": [{"name": "n", "value": "5", "policy": str(n)}]}
+    shown = call("engineer", "GET").json()
+    assert shown["settings"]["n"] == n and [row["settings"]["n"] for row in shown["waiting"]] == [5]
+    assert call("other", "POST", settings={"n": 5}).json()["waits"] is False
+    shown = call("engineer", "GET").json()
+    assert shown["settings"]["n"] == 5 and shown["changed"]["n"] == "5" and len(shown["adopted_by"]) == 2 and not shown["waiting"]
+    assert shown["settings"]["margin"] == before["settings"]["margin"], "what is not named stays"

@@ -62,7 +62,7 @@ COMPOSED = {
     "codebook": tuple(f"codebook_{kind}_" for kind in ("act", "state", "none", "action", "kind", "scope", "is", "verdict", "done")),
     "rubrics": tuple(f"rubrics_{kind}_" for kind in ("state", "none", "done", "by", "maker", "is")),
     "inspect": ("inspect_is_", "inspect_done_"),
-    "gate": ("gate_is_", "gate_group_", "gate_done_"),
+    "gate": ("gate_is_", "gate_group_", "gate_done_", "gate_set_"),
     "told": ("told_",),
     "account": ("password_weak_",),
     "users": ("role_is_", "users_done_", "users_active", "users_disabled"),

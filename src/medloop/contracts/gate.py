@@ -1,5 +1,6 @@
 """The gate's verdict on one model, what people added to it, and the promotion it allows."""
 
+import shlex
 from typing import Any, Literal, Self
 
 from pydantic import Field
@@ -60,6 +61,7 @@ class SignOff(Contract):
 class GateResult(Contract):
     """The verdict on the artifact with this hash, by this evaluation report and these settings; its content id is `gate`.
 
+    `model` is the name that it was given by, for another run of the gate; None in older verdicts and for files of answers.
     `weights` identifies the adapter's weights alone, wherever they are copied. `baseline_artifact` is what it was compared with.
     `changed_settings` are those that differ from the defaults, for people who sign. `needs_sign_offs` is how many people must
     sign before a promotion; sign-offs are kept apart, because they come later.
@@ -69,6 +71,7 @@ class GateResult(Contract):
     weights: Hash
     base: Hash
     label: Text
+    model: Text | None = None
     baseline: Text
     baseline_artifact: Hash
     report: Hash
@@ -78,3 +81,8 @@ class GateResult(Contract):
     checks: tuple[GateCheck, ...] = Field(min_length=1)
     needs_sign_offs: int = Field(0, ge=0)
     timestamp: Timestamp = Field(default_factory=utc_now)
+
+    @property
+    def command(self) -> str:
+        """What runs the gate on this model again, after 'medloop'."""
+        return f"gate --model {shlex.quote(self.model or self.label)}"

@@ -8,7 +8,6 @@ stays done (workflow.py). It waits for people and for the verdict of an experime
 where the gate, the canaries or the users refuse. A cycle whose data an erasure has touched begins again without the erased rows.
 """
 
-import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -152,7 +151,7 @@ def _signed(store: Store, known: Known) -> Outputs | Waits:
     result = gates.latest_gate(store, artifact)
     if refusal := gates.promotion_refusal(store, artifact):
         is_stale = result is not None and gates.stale_baseline(store, result)
-        return Waits(refusal, f"gate --model {shlex.quote(result.label)}" if result and is_stale else f"gate show {gate[7:19]}")
+        return Waits(refusal, result.command if result and is_stale else f"gate show {gate[7:19]}")
     return {"signed_by": len(gates.approvals(store, result or gates.get_gate(store, gate)))}
 
 

@@ -118,7 +118,7 @@ def examine(
         candidate=after.label, report=evaluation, before=rows[0], after=rows[1],
         judges={name: (row.verdict, row.reason) for name, (row, _) in judges.items()},
         open_incidents=count_incidents(store).open, taints=tuple(_taints(settings, store, {artifact, weights}, card)),
-        card=card, weaker=less,
+        card=card, weaker=less, model=candidate.spec if isinstance(candidate, ModelRef) else None,
     )  # fmt: skip
     return Examined(decide(evidence, config, gate_text_tools()), markdown, bound=after.model is not None)
 

@@ -17,8 +17,9 @@ from medloop.contracts import GateResult
 from medloop.contracts.base import Timestamp
 from medloop.contracts.gate import GateOutcome
 from medloop.contracts.gate_config import GateConfig
+from medloop.contracts.gate_weaker import WeakerSetting
 from medloop.jobs.submit import submit_gate
-from medloop.loop.gate_policy import own_settings
+from medloop.loop.gate_policy import adopt, own_settings, policy_of, proposals
 from medloop.store.db import Store
 from medloop.store.records import gates
 from medloop.store.records.gates import MAX_TEXT, SIGNERS, WAIVER_APPROVERS, WAIVER_AUTHORS
@@ -83,6 +84,78 @@ class GateJobOut(JobOut):
     """`result` is set when the state is `succeeded`: the run ended; its `outcome` says whether the model passed."""
 
     result: GateVerdictOut | None = None
+
+
+class WeakerOut(BaseModel):
+    """A setting that asks less than the policy, both values as JSON."""
+
+    name: str = Field(examples=["margin"])
+    value: str = Field(examples=["0.2"])
+    policy: str = Field(examples=["0.05"])
+
+
+class ProposalOut(BaseModel):
+    """Settings that one clinician asked for; they hold once another one adopts the same."""
+
+    policy: str
+    by: str
+    timestamp: Timestamp
+    settings: GateConfig
+    weaker: list[WeakerOut]
+
+
+class PolicyOut(BaseModel):
+    """What every model has to show. `adopted_by` is empty, and `since` null, for the defaults of medloop."""
+
+    settings: GateConfig
+    changed: dict[str, str] = Field(description="The settings that differ from the defaults of medloop, as JSON.")
+    adopted_by: list[str]
+    since: Timestamp | None
+    waiting: list[ProposalOut]
+
+
+class PolicyBody(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"settings": {"sign_offs": 2}}]})
+
+    settings: GateConfig = Field(description="As in configs/gate.yaml; settings that are not named stay as the policy has them.")
+
+
+class AdoptedOut(BaseModel):
+    """`waits`: the settings are weaker, so the policy stays as it was until a second clinician adopts the same ones."""
+
+    waits: bool
+    weaker: list[WeakerOut]
+
+
+@router.get("/policy", responses=ERRORS)
+def show_policy(request: Request, caller: GateReader) -> PolicyOut:
+    """What every model has to show in this workspace, who decided that, and what waits for a second clinician."""
+    store = store_of(request)
+    policy = policy_of(store)
+    waiting = [
+        ProposalOut(policy=row.policy, by=row.by, timestamp=row.timestamp, settings=row.config, weaker=_weaker(row.weaker))
+        for row in proposals(store)
+    ]
+    return PolicyOut(
+        settings=policy.config,
+        changed=policy.config.changed(),
+        adopted_by=list(policy.adopted_by),
+        since=policy.since,
+        waiting=waiting,
+    )
+
+
+@router.post("/policy", responses=ERRORS)
+def adopt_policy(body: PolicyBody, request: Request, caller: GateSigner) -> AdoptedOut:
+    """Adopt settings as the policy, as a clinician. The same as 'medloop gate policy adopt'."""
+    check_rate(request, caller)
+    store = store_of(request)
+    adopted = adopt(store, own_settings(store, body.settings), by=caller.user_id)
+    return AdoptedOut(waits=adopted.waits, weaker=_weaker(adopted.weaker))
+
+
+def _weaker(rows: tuple[WeakerSetting, ...]) -> list[WeakerOut]:
+    return [WeakerOut(**row._asdict()) for row in rows]
 
 
 @router.post("/runs", status_code=202, responses=ERRORS | FILED | FULL)

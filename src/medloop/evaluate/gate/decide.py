@@ -38,6 +38,8 @@ class GateEvidence:
     taints: Sequence[ReasonPart]
     """Why the model, or data it was trained on, is touched by an erasure."""
     card: TrainingCard | None = None
+    model: str | None = None
+    """Its name as it was given."""
     weaker: Sequence[WeakerSetting] = ()
     """Settings that ask less than the policy of the workspace."""
 
@@ -54,7 +56,7 @@ def decide(evidence: GateEvidence, config: GateConfig, tools: GateTextTools) -> 
     if new_by_chance(evidence.report, evidence.candidate, config):
         sign_offs = max(sign_offs, config.critical_sign_offs)
     return GateResult(
-        artifact=evidence.artifact, weights=evidence.weights, base=evidence.base, label=evidence.candidate,
+        artifact=evidence.artifact, weights=evidence.weights, base=evidence.base, label=evidence.candidate, model=evidence.model,
         baseline=evidence.baseline, baseline_artifact=evidence.baseline_artifact, report=evidence.report.content_id(),
         config=config.settings_id(), changed_settings=config.changed(),
         outcome=outcome, checks=checks, needs_sign_offs=sign_offs,

@@ -2,6 +2,7 @@
 
     add_word(store, settings={…}, by="usr_1")       # a clinician stands for these settings
     policy_of(store)                                # PolicyInForce: the settings, and since when by whom
+    waiting_words(store)                            # words for a weaker policy that wait for a second person
     signers_asked(store, result)                    # how many must sign a verdict, by the policy of now
 
 Without a word of anybody the defaults of medloop are the policy.
@@ -72,15 +73,29 @@ def words(store: Store) -> list[PolicyWord]:
 
 def policy_of(store: Store) -> PolicyInForce:
     """The policy in force: words are read in their order, and one that weakens it counts with that of a second person."""
+    return _read_words(store)[0]
+
+
+def waiting_words(store: Store) -> list[PolicyWord]:
+    """Words that count once a second clinician gives the same, oldest first, without those whose time is over."""
+    now = utc_now()
+    return [word for word in _read_words(store)[1] if now - word.timestamp <= WORD_LASTS]
+
+
+def config_of(settings: dict[str, Any]) -> GateConfig:
+    """The settings of a word; those that medloop no longer has are left out."""
+    return GateConfig.model_validate({name: value for name, value in settings.items() if name in GateConfig.model_fields})
+
+
+def _read_words(store: Store) -> tuple[PolicyInForce, list[PolicyWord]]:
     now, waiting = PolicyInForce(GateConfig()), list[PolicyWord]()
     for word in words(store):
-        known = {name: value for name, value in word.settings.items() if name in GateConfig.model_fields}
-        config = GateConfig.model_validate(known)  # settings that medloop no longer has are left out
+        config = config_of(word.settings)
         waiting = [row for row in waiting if word.timestamp - row.timestamp <= WORD_LASTS] + [word]
         people = tuple(dict.fromkeys(row.person for row in waiting if row.policy == word.policy))
         if len(people) >= SIGNERS_OF_WEAKER or not weaker(config, now.config):
             now, waiting = PolicyInForce(config, people, word.timestamp), []
-    return now
+    return now, waiting
 
 
 def signers_asked(store: Store, result: GateResult) -> SignersAsked:

@@ -328,10 +328,10 @@ def stale_baseline(store: Store, result: GateResult) -> list[ReasonPart] | None:
         )
         if is_base and result.timestamp > since:
             return None
-        return [reason("refused_baseline_last", **known, model=shlex.quote(result.label))]
+        return [reason("refused_baseline_last", **known, model=shlex.quote(result.model or result.label))]
     if has_been_champion(store, result.artifact):
         return [reason("refused_baseline_was", **known)]
-    return [reason("refused_baseline", **known, model=shlex.quote(result.label))]
+    return [reason("refused_baseline", **known, model=shlex.quote(result.model or result.label))]
 
 
 def reason_parts(check: GateCheck) -> tuple[ReasonPart, ...]:

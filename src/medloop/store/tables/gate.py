@@ -7,7 +7,8 @@ from medloop.store.tables.columns import UtcDateTime, mac, new_table, serial, ti
 gate_results = new_table(
     "gate_results", serial(), Column("gate", String, nullable=False, unique=True),
     Column("artifact", String, nullable=False, index=True), Column("weights", String, nullable=False),
-    Column("base", String, nullable=False), Column("label", String, nullable=False), Column("baseline", String, nullable=False),
+    Column("base", String, nullable=False), Column("label", String, nullable=False), Column("model", String),
+    Column("baseline", String, nullable=False),
     Column("baseline_artifact", String, nullable=False), Column("report", String, nullable=False),
     Column("config", String, nullable=False), Column("changed_settings", JSON, nullable=False),
     Column("outcome", String, nullable=False), Column("checks", JSON, nullable=False),

@@ -9,14 +9,16 @@ from fastapi.responses import Response
 from medloop.api.deps import check_rate, store_of
 from medloop.api.limits import QueueFullError
 from medloop.api.policy import Caller, NotFoundError
-from medloop.api.routes.gate import RUNNERS, GateReader, GateRunner
+from medloop.api.routes.gate import RUNNERS, GateReader, GateRunner, GateSigner
 from medloop.api.task_jobs import place_of
 from medloop.contracts import utc_now
 from medloop.contracts.gate import GateCheck
+from medloop.contracts.gate_config import GateConfig
 from medloop.errors import InputError, MedloopError
 from medloop.jobs import queue
 from medloop.jobs.submit import submit_gate
-from medloop.loop.gate_policy import policy_of
+from medloop.knobs import load_config
+from medloop.loop.gate_policy import adopt, adopt_proposal, policy_of, proposals
 from medloop.models.find import adapter_names
 from medloop.store.db import Store
 from medloop.store.records import gates
@@ -30,12 +32,35 @@ STEPS = ("sign", "refuse", "waive", "approve")
 ORDER = ("fail", "not_enough_evidence", "pass")
 SHOWN = 100  # verdicts on the list
 SHOWN_RUNS = 5
+ADOPTED = {"holds": "gate_policy_holds", "waits": "gate_policy_waits"}
 
 
 @router.get("/gate")
-def gate_list(request: Request, caller: GateReader, run: Annotated[str, Query(max_length=64)] = "") -> Response:
-    note = translator_of(request)("gate_run_queued") if run else ""
-    return _show_list(request, caller, note=note)
+def gate_list(
+    request: Request, caller: GateReader, run: Annotated[str, Query(max_length=64)] = "",
+    policy: Annotated[str, Query(max_length=10)] = "",
+) -> Response:  # fmt: skip
+    key = ADOPTED.get(policy, "gate_run_queued" if run else "")
+    return _show_list(request, caller, note=translator_of(request)(key) if key else "")
+
+
+@router.post("/gate/policy")
+def adopt_policy(request: Request, caller: GateSigner, form: FormFields) -> Response:
+    """One setting of the policy, or settings that another clinician asked for; weaker ones need two clinicians."""
+    check_rate(request, caller)
+    store, name = store_of(request), form.get("setting", "")
+    try:
+        if waiting := form.get("waiting", ""):
+            adopted = adopt_proposal(store, waiting, by=caller.user_id)
+        elif name not in GateConfig.model_fields:
+            raise InputError("There is no such setting", "Choose one of the list")
+        else:
+            now = policy_of(store).config.model_dump(mode="json")
+            config = load_config(GateConfig, pairs=[f"{name}={form.get('value', '').strip()}"], flags={}, defaults=now)
+            adopted = adopt(store, config, by=caller.user_id)
+    except MedloopError:
+        return _show_list(request, caller, 422, problem=translator_of(request)("gate_policy_refused"), typed=form)
+    return redirect(f"/web/gate?policy={'waits' if adopted.waits else 'holds'}")
 
 
 @router.post("/gate/runs")
@@ -57,15 +82,17 @@ def start_run(request: Request, caller: GateRunner, form: FormFields) -> Respons
 def _show_list(
     request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", typed: dict[str, str] | None = None
 ) -> Response:
-    store = store_of(request)
-    results = gates.list_gates(store, limit=SHOWN)
+    store, who = store_of(request), People(store_of(request), translator_of(request))
+    policy, results = policy_of(store), gates.list_gates(store, limit=SHOWN)
     rows = [(result, result.content_id(), len(gates.approvals(store, result))) for result in results]
     jobs = queue.page(store.settings, limit=SHOWN_RUNS, pools=("gate",)).jobs
     runs = [(job, queue.task_status(job.job_id, "GATE", store.settings).result) for job in jobs]
     models = sorted(f"{store.settings.model}+{name}" for name in adapter_names(store.settings))
     return show(
         request, caller, "gates.html", code, rows=rows, runs=runs, models=models, may_run=caller.role in RUNNERS, note=note,
-        problem=problem, typed=typed or {},
+        problem=problem, typed=typed or {}, policy=policy, proposals=proposals(store), who=who,
+        adopters=[who(person) for person in policy.adopted_by],
+        settings=GateConfig().model_dump(mode="json"), may_sign=caller.role in gates.SIGNERS, viewer_id=caller.user_id,
     )  # fmt: skip
 
 
