@@ -4,12 +4,12 @@ import pytest
 from sqlalchemy import select, text
 from tests.codebook.conftest import CALM, STROKE, URGENT, correction
 
-from medloop.contracts import Completion, EntryText, ModelRef, Sample, SuiteConfig
+from medloop.contracts import Completion, Correction, EntryText, ModelRef, Sample, SuiteConfig
 from medloop.contracts.gate_config import GateConfig
 from medloop.errors import InputError, IntegrityError
 from medloop.evaluate.gate.report_checks import report_checks
 from medloop.evaluate.predictions import EvalConfig
-from medloop.loop.codebook import add_draft, propose_from
+from medloop.loop.codebook import add_draft, corrected_answer, propose_from
 from medloop.loop.codebook_growth import propose_prompt
 from medloop.loop.erasure import erase_records
 from medloop.loop.evaluation import evaluate_models
@@ -272,9 +272,7 @@ def test_the_teacher_names_acts_to_forbid_and_an_unknown_one_refuses_its_reply(s
     assert first.text == says["rule"] and {"gives_dose", "reassures"} <= set(first.content.forbids), "beside what detectors read"
     assert "other_language" not in first.content.forbids, "the question was answered in its language"
     says |= {"rule": "嘴歪时先拨打急救电话。", "forbids": ["urges_care_now"]}
-    source = correction(store, f"{STROKE}（二）", golden=golden, consent=consent)
-    second = propose_from(store, source, actor="test", reflector=writer.rule)
-    assert second.text != says["rule"] and "urges_care_now" not in second.content.forbids, "the template does"
+    assert writer.rule(corrected_answer(Correction(prompt=STROKE, original="休息。", golden=golden))) is None, "the template does"
 
 
 def test_without_an_answer_of_the_teacher_the_template_does(store, teacher):
