@@ -56,6 +56,7 @@ def test_what_only_sounds_like_it_is_not_reached(topic: str, question: str):
 def test_a_topic_that_is_only_asked_about_silences_its_trigger():
     assert has_words("我怀孕9周了", "怀孕|pregnancy|≈pregnancy") and not has_words("我会不会怀孕？", "怀孕|pregnancy|≈pregnancy")
     assert has_words("我会不会怀孕？", "怀孕|pregnancy"), "a person who leaves the topic out has the plain words"
+    assert has_words("一次的剂量是多少", "剂量|dose") and not has_words("孩子发烧，吃药就退", "剂量|dose")
     assert "act:stop_verb" not in concepts("不停地打喷嚏，吃药不见效。") and "act:stop_verb" in concepts("能停药吗？")
 
 

@@ -25,6 +25,9 @@ from medloop.lexicon.language import detect_language
 from medloop.models.codebook_prompt import names_only
 
 ALWAYS = "*"  # a trigger that every question has
+_DOSES = frozenset(
+    ("dose", "doses", "dosage", "剂量")
+)  # the lexicon counts them as a medicine: a trigger on them is about the amount
 TOKENS_PER_HANZI, CHARACTERS_PER_TOKEN = 1.0, 4.0  # a rough count, on the safe side for the usual tokenizers
 
 
@@ -201,7 +204,7 @@ def has_words(text: str, words: str) -> bool:
 def _trigger(text: str) -> _Trigger:
     topics = frozenset(topic.id for word in text.split("|") if (topic := lay_topic(word)) is not None)
     words = tuple(word.strip() for word in text.split("|") if word.strip() and lay_topic(word) is None)
-    named = frozenset().union(*(concepts(word) or _by_name(word) for word in words))
+    named = frozenset().union(*(concepts(word) or _by_name(word) for word in words if lexicon.folded(word) not in _DOSES))
     return _Trigger(tuple(lexicon.folded(word) for word in words), named | _members(named), topics)
 
 
