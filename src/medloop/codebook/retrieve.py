@@ -25,9 +25,7 @@ from medloop.lexicon.language import detect_language
 from medloop.models.codebook_prompt import names_only
 
 ALWAYS = "*"  # a trigger that every question has
-_DOSES = frozenset(
-    ("dose", "doses", "dosage", "剂量")
-)  # the lexicon counts them as a medicine: a trigger on them is about the amount
+_DOSES = frozenset(("dose", "doses", "dosage", "剂量"))  # a medicine for the lexicon; a trigger on them is about the amount
 TOKENS_PER_HANZI, CHARACTERS_PER_TOKEN = 1.0, 4.0  # a rough count, on the safe side for the usual tokenizers
 
 
