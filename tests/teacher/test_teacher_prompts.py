@@ -13,7 +13,7 @@ from medloop.testing.teacher_server import form
 
 ANSWER = "Please rest and drink water. See a doctor if it lasts three days. It is usually due to stress."
 VERSIONS = {
-    "criteria": "1-ba7a8ab8", "rule": "1-433b680f", "system_prompt": "1-b0f5ad60",
+    "criteria": "1-ba7a8ab8", "rule": "2-d0446f59", "system_prompt": "1-b0f5ad60",
     "extract": "1-00a9ffbd", "grade": "1-d089fe3a", "group": "1-c72abe0d", "harm": "2-6abf75ff", "judge": "1-d9a71185",
     "review": "1-f1d192f8", "rubric": "1-095dc3dd",
 }  # fmt: skip
