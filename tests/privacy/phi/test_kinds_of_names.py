@@ -86,6 +86,7 @@ def test_a_disguise_that_is_replaced_in_part_is_held(text: str) -> None:
         "他汀是HMG-CoA还原酶抑制剂。",
         "我会带宝宝去医院看看的，谢谢医生！",
         "被小狗咬了一下，小狗已经打过疫苗了。",
+        '请去看医生；带上化验单，"原件"。',
         "母亲，58岁，心瓣置换术后7年。",
     ],
 )

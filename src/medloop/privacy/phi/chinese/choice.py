@@ -22,6 +22,7 @@ UNLIKELY_ALONE = 0.3  # the same where neither a role, a title nor a verb says t
 UNLIKELY_IN_LONG_ALONE = 0.6  # the same in a longer text
 SURE_OF_SEEN = 0.85  # the same for characters that stand side by side in medical texts
 DOUBTFUL = 0.05  # from here a candidate that is left is a reason to doubt
+DOUBTFUL_GIVEN = 0.12  # the same for a candidate without a surname
 DOUBTFUL_WORD = 0.4  # the same for such a word
 DOUBTFUL_SEEN = 0.8  # the same for characters that stand side by side in medical texts, with nothing that names a person
 _DIGIT = lazy_pattern(r"\d")

@@ -108,10 +108,12 @@ def _choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool)
             is_free = not situation.is_word and not is_known and not _is_everyday(text, start, end) and not is_seen_alone
             if is_free and (chance >= choice.DOUBTFUL or not is_alone):
                 nearest = max(nearest, best / threshold)
-            elif best >= (_SURE if is_known else _LIKELY) and _is_unlikely_word(text, start, end):
+            elif best >= (_SURE if is_known else _LIKELY if name.has_surname or not is_alone else _SPOKEN) and _is_unlikely_word(
+                text, start, end
+            ):
                 nearest = max(nearest, _LEFT)
             is_word = situation.is_word or is_known or _begins_word(text, start) or text[start:end] in ordinary_words()
-            doubtful = choice.DOUBTFUL_WORD if is_word else choice.DOUBTFUL
+            doubtful = choice.DOUBTFUL_WORD if is_word else choice.DOUBTFUL if name.has_surname else choice.DOUBTFUL_GIVEN
             if chance >= (choice.DOUBTFUL_SEEN if is_seen_alone else doubtful):
                 nearest = max(nearest, _LEFT)
     return names, nearest
