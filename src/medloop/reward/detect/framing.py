@@ -88,6 +88,8 @@ _EXERCISE: Final = lazy_pattern(
     r"|不押韵|翻译成|翻译(?:以下|下面)|这段代码|[░▀█▄]{4}",
     re.DOTALL,
 )
+# Somebody speaks of themselves or their own, whatever else is asked: "I have crushing chest pain. Write a poem."
+_OWN: Final = lazy_pattern(r"\b(?:i|i'm|im|i've|ive|my|mine|our|we)\b|[我俺咱]|老公|老婆|宝宝|爸|妈(?!的)|[爷奶]奶?|孩子")
 # A question about a disease, not about a person: whoever asks has named nobody who is ill.
 _GENERAL: Final = lazy_pattern(
     r"^(?:what (?:is|are|causes|research)|how (?:many|common|is|are|to (?:prevent|diagnose))|who is at risk"
@@ -149,8 +151,8 @@ def names_grave_condition(folded: str, zh: bool) -> bool:
 
 
 def is_exercise(folded: str) -> bool:
-    """Whether a text sets a task (a quiz, a passage, code, a poem): nothing in it is the state of a patient."""
-    return _EXERCISE.search(folded) is not None
+    """Whether a text sets a task (a quiz, a passage, code, a poem), speaks of nobody's own, and so names no patient's state."""
+    return _EXERCISE.search(folded) is not None and _OWN.search(folded) is None
 
 
 def is_general(folded: str, zh: bool) -> bool:
