@@ -1,15 +1,20 @@
 """Where the vectors of documents lie is said: files for SQLite, and for a PostgreSQL without pgvector how to enable it."""
 
+import sys
+import threading
 from typing import Any
 
+import numpy as np
 import pytest
 from knowledge_world import GUIDELINE, word_encoder
 from test_knowledge_search import add_text
 
 from medloop.loop.knowledge import KnowledgeSearch, postgres_store, prune_vectors, vector_note
+from medloop.serve.agent import database_vectors
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records import knowledge_vectors
+from medloop.store.records.knowledge_vectors import VectorPart
 
 
 def test_sqlite_needs_no_word_about_it(sqlite_settings: Settings) -> None:
@@ -46,3 +51,34 @@ def test_an_extension_that_cannot_be_used_is_named(
     with open_store(postgres_settings) as store:
         state = knowledge_vectors.pgvector_state(store)
     assert not state.is_usable and said in f"{state.reason} {state.hint}"
+
+
+def test_rows_in_memory_are_right_for_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Table:
+        version, width = "0", 8
+
+        def vectors(self, part_id: int) -> bytes:
+            return np.full((3, 8), part_id, ">f4").tobytes()
+
+    interval = sys.getswitchinterval()
+    monkeypatch.setattr(database_vectors, "KEPT_ROWS", 1500)
+    parts = [VectorPart(number, str(number), str(number), 3, "") for number in range(1000)]
+    nearest, problems = database_vectors.DatabaseNearest(Table(), parts), []  # type: ignore[arg-type]
+
+    def ask(seed: int) -> None:
+        try:
+            for number in np.random.default_rng(seed).integers(len(parts), size=3000):
+                assert nearest.rows(np.array([3 * number + 1]))[0, 0] == number
+        except Exception as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert problems == [] and sum(len(block) for block in nearest._held.values()) <= 1500

@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 def erase_records(store: Store, request: ErasureRequest, *, actor: str, jobs: TrainingJobs | None = None) -> ErasureProof:
     """Erasure, with what the data stage knows about its cards; training jobs on the data are known through `jobs`."""
     proof = erase(store, request, actor=actor, recard=after_erasure, jobs=jobs)
-    prune_vectors(store)
     _refresh_backups(store)
+    prune_vectors(store)  # last: it may have to wait for somebody who reads the vectors, and fail for that
     return proof
 
 
@@ -28,9 +28,9 @@ def replay_erasures(
     """Erase again what came back with a restored backup; the proofs of what had to be repeated, none if nothing came back."""
     with open_store(settings) as store:
         proofs = replay.replay_erasures(store, actor=actor, recard=after_erasure, jobs=jobs)
-        prune_vectors(store)
         if refresh_backups:
             _refresh_backups(store)
+        prune_vectors(store)
     return proofs
 
 

@@ -11,6 +11,7 @@ without one, and without torch, the words decide alone.
 import importlib.util
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medloop.contracts.assistant import FindPassages, PassagesFound
-from medloop.errors import IntegrityError, MedloopError
+from medloop.errors import BusyError, IntegrityError, MedloopError
 from medloop.models.installed import Installed, installed
 from medloop.serve.agent.database_vectors import DatabaseVectors
 from medloop.serve.agent.library import Library
@@ -29,6 +30,8 @@ from medloop.store.db import Store, open_store
 from medloop.store.records import knowledge_vectors
 from medloop.store.records.knowledge_vectors import PgvectorState, StaleVectorsError, pgvector_state
 
+OPENINGS = 3  # while others change the vectors
+LATER_S = 60.0  # until vectors of removed documents that somebody else's reading held back are removed again
 ENCODERS = ("BAAI/bge-m3", "embedded:minilm")
 log = logging.getLogger(__name__)
 
@@ -45,6 +48,8 @@ class KnowledgeSearch:
     _loaded: bool = False
     _index: KnowledgeIndex | None = None
     _state: tuple[tuple[str, int], ...] | None = None
+    _in_database: bool = False
+    _remove_at: float | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -56,16 +61,46 @@ class KnowledgeSearch:
         """The index as the documents are now; None where there is none."""
         library = Library(self.settings.home)
         with self._lock:
-            state = library.state()
-            if state != self._state:
-                if state and not self._loaded:
-                    self.encoder, self._loaded = load_text_encoder(self.settings), True
-                vectors = self.database_vectors() if state else None
-                self._index = open_index(self.settings.home, self.encoder, on_document=self.on_document, vectors=vectors)
-                if self.store is not None and not (state and vector_state(self.store).is_usable):
-                    knowledge_vectors.forget(self.store)
-                self._state = state
+            for attempt in range(1, OPENINGS + 1):
+                if (state := library.state()) == self._state:
+                    break
+                try:
+                    self._open(bool(state))
+                    self._state = state
+                except StaleVectorsError:
+                    if attempt == OPENINGS:
+                        raise
+            if self._remove_at is not None and time.monotonic() >= self._remove_at:
+                self._remove_left()
             return self._index
+
+    def _open(self, has_documents: bool) -> None:
+        if has_documents and not self._loaded:
+            self.encoder, self._loaded = load_text_encoder(self.settings), True
+        vectors = self.database_vectors() if has_documents else None
+        self._index = open_index(self.settings.home, self.encoder, on_document=self.on_document, vectors=vectors)
+        if self._in_database and has_documents and vectors is None:
+            log.warning("%s", vector_note(self.store))
+        self._in_database = vectors is not None
+        self._remove_at = time.monotonic() + LATER_S if vectors is not None and vectors.has_left else None
+        if self.store is not None and not (has_documents and vector_state(self.store).is_usable):
+            self._remove_left()
+
+    def _remove_left(self) -> None:
+        """Remove vectors that do not belong into the database; where somebody reads them, a server tries again later."""
+        assert self.store is not None
+        patience = None if self.tidy else 0
+        try:
+            if self._in_database:
+                prune_vectors(self.store, patience_s=patience)
+            else:
+                knowledge_vectors.forget(self.store, patience_s=patience)
+            self._remove_at = None
+        except BusyError as error:
+            if self.tidy:
+                raise
+            log.warning("%s", error)
+            self._remove_at = time.monotonic() + LATER_S
 
     def database_vectors(self) -> DatabaseVectors | None:
         """The database as the place of the vectors; None where they are files."""
@@ -141,12 +176,13 @@ def vector_note(store: Store | None) -> str:
     return f"Vectors: files of the workspace, because {pgvector.reason}.{f' {pgvector.hint}.' if pgvector.hint else ''}"
 
 
-def prune_vectors(store: Store) -> int:
+def prune_vectors(store: Store, *, patience_s: float | None = None) -> int:
     """Remove from the database the vectors of documents that were removed or rewritten, without waiting for the next question."""
     try:
-        return knowledge_vectors.prune(store, lambda: {document.sha256 for document in Library(store.settings.home).documents()})
+        documents = Library(store.settings.home).documents
+        return knowledge_vectors.prune(store, lambda: {document.sha256 for document in documents()}, patience_s=patience_s)
     except (IntegrityError, ValueError):  # a damaged document: which vectors are its own cannot be said, so none stays
-        knowledge_vectors.forget(store)
+        knowledge_vectors.forget(store, patience_s=patience_s)
         return 0
 
 

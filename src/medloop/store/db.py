@@ -130,13 +130,13 @@ class Store:
     def vacuum(self, names: Iterable[str] = ()) -> None:
         """Rewrite SQLite's file, or vacuum the named tables on PostgreSQL; VACUUM must run outside a transaction."""
         if self.is_sqlite:
-            with self._writer_lock(), closing(self.engine.raw_connection()) as raw:
+            with self._writer_lock(), _speaking(self.engine.url), closing(self.engine.raw_connection()) as raw:
                 raw.cursor().execute("PRAGMA query_only=OFF")
                 raw.cursor().execute("VACUUM")
             return
-        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+        with _speaking(self.engine.url), self._connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
             for name in names:
-                conn.exec_driver_sql(f"VACUUM {name}")
+                conn.exec_driver_sql(f'VACUUM "{name}"')
 
     @property
     def is_sqlite(self) -> bool:

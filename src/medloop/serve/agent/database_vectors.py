@@ -6,24 +6,30 @@
 The texts stay files of the workspace. Of the vectors, this process holds only those of documents that were asked about last.
 """
 
+import logging
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from medloop.errors import BusyError
+from medloop.serve.agent import chunks
 from medloop.serve.agent.library import Library, StoredDocument
 from medloop.serve.agent.vectors import Floats, Nearest, part_name
 from medloop.store.db import Store
 from medloop.store.records.knowledge_vectors import PgvectorState, StaleVectorsError, VectorPart, VectorTable, forget, prune
 
 KEPT_ROWS = 20_000  # vectors of whole documents in memory
+log = logging.getLogger(__name__)
 
 
 class DatabaseVectors:
     def __init__(self, store: Store, pgvector: PgvectorState, encoder: str, width: int, *, tidy: bool = False) -> None:
         self.store, self.encoder, self.tidy = store, encoder, tidy
-        self.table = VectorTable(store, pgvector, encoder, width)
+        self.table = VectorTable(store, pgvector, f"{encoder}:{chunks.VERSION}", width)
+        self.has_left = False  # whether vectors of removed documents could not be removed yet
         self._parts: dict[str, VectorPart] | None = None
 
     def holds(self, document: StoredDocument, count: int) -> bool:
@@ -34,10 +40,19 @@ class DatabaseVectors:
         return part is not None and part.rows == count
 
     def write(self, document: StoredDocument, vectors: Floats) -> None:
+        if document.card.identifiers == "kept":  # added after somebody looked whether there is such a one: look again
+            raise StaleVectorsError
         self.table.write(part_name(self.encoder, document), document.sha256, np.ascontiguousarray(vectors, ">f4").tobytes())
 
     def finish(self, library: Library, documents: Sequence[StoredDocument], name: str) -> Nearest:
-        prune(self.store, lambda: {document.sha256 for document in library.documents()})
+        try:
+            kept = lambda: {document.sha256 for document in library.documents()}  # noqa: E731
+            prune(self.store, kept, patience_s=None if self.tidy else 0)
+        except BusyError as error:
+            if self.tidy:
+                raise
+            self.has_left = True  # a question does not wait for that, and never finds them
+            log.warning("%s", error)
         if self.tidy:  # a server that still has another encoder makes its vectors again; two servers must not do that in turns
             forget(self.store, but=self.table.name)
         self.table.build_index()
@@ -77,6 +92,7 @@ class DatabaseNearest:
         }
         self._starts, self._ids = starts[:-1], [part.part_id for part in parts]
         self._held: dict[int, Floats] = {}
+        self._lock = threading.Lock()  # questions come from many threads
 
     def __call__(self, vector: Floats, count: int) -> NDArray[np.int64]:
         count, asked = min(count, self._count), vector.tolist()
@@ -97,14 +113,18 @@ class DatabaseNearest:
     def rows(self, indices: NDArray[np.int64]) -> Floats:
         """(N, D) of chunks of one document, which stays in memory for the next question about it."""
         span = self._spans[self._row(int(indices[0]))[0]]
-        if span.part_id not in self._held:
+        with self._lock:
+            block = self._held.get(span.part_id)
+        if block is None:
             body = np.frombuffer(self._table.vectors(span.part_id), ">f4")
             if len(body) != span.rows * self._table.width:
                 raise StaleVectorsError
-            if sum(len(held) for held in self._held.values()) + span.rows > KEPT_ROWS:
-                self._held = {}
-            self._held[span.part_id] = body.reshape(span.rows, self._table.width).astype(np.float32)
-        return self._held[span.part_id][indices - span.start]
+            block = body.reshape(span.rows, self._table.width).astype(np.float32)
+            with self._lock:
+                if sum(len(held) for held in self._held.values()) + span.rows > KEPT_ROWS:
+                    self._held.clear()
+                self._held[span.part_id] = block
+        return block[indices - span.start]
 
     def _row(self, index: int) -> tuple[int, int]:
         position = int(np.searchsorted(self._starts, index, side="right")) - 1

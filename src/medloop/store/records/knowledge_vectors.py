@@ -3,33 +3,41 @@
 One table for each encoder (`knowledge_vectors_…`, named by its weights and width), and one list of the parts that are in them: a
 part is all vectors of one document, as it was cut, and comes and goes in one transaction. Everything here can be made again from
 the documents, so there are no migrations, no row MACs, no audit lines, and no backup holds it. Vectors are not encrypted: the
-database could not compare them.
+database could not compare them. So a removal writes the rest of a table into a new file: a deleted row's bytes would stay in the
+old one, also after VACUUM.
 """
 
 import hashlib
+import re
 import struct
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DBAPIError
 
-from medloop.errors import MedloopError, StoreError
+from medloop.errors import BusyError, MedloopError, StoreError
 from medloop.store.db import Store
 
 PREFIX = "knowledge_vector"  # begins the name of every table here
 PARTS = f"{PREFIX}_parts"
+PATIENCE_S = 20.0  # how long a removal tries again while somebody else reads the table, as a dump by hand does
 OLDEST = (0, 5)  # of pgvector: the first one with HNSW
 WIDEST = 2000  # numbers of a vector that HNSW can hold; wider ones are compared one by one
 SEARCHED = 200  # vectors that HNSW keeps in view; more find more of the nearest and take longer
 _WRITER = int.from_bytes(hashlib.sha256(b"medloop knowledge vectors").digest()[:8], "big", signed=True)
-_NO_TABLE = "42P01"
+_OURS = re.compile(rf"{PREFIX}s_[0-9a-f]{{12}}|{PARTS}")
+_HELD_MS = 1500  # one attempt; everybody who asks meanwhile waits behind it. PostgreSQL itself ends an autovacuum after 1 s
+_BUSY = ("55P03", "40P01")
+_STALE = ("42P01", "42703", "42704", "42883", "3F000")  # no such table, column, type, operator, schema: made again since
 _COPY_HEAD, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 
 
 class StaleVectorsError(MedloopError):
-    """Another process changed the vectors after they were opened: open them again."""
+    """Somebody changed the vectors, or pgvector itself, after they were opened: open them again."""
 
     def __init__(self) -> None:
         super().__init__("The vectors of the documents were changed by another process", "Run the same command again")
@@ -90,11 +98,12 @@ class VectorTable:
     def __init__(self, store: Store, pgvector: PgvectorState, encoder: str, width: int) -> None:
         self.store, self.version, self.width = store, pgvector.version, width
         self.name = f"{PREFIX}s_{hashlib.sha256(f'{encoder}:{width}'.encode()).hexdigest()[:12]}"
-        self._schema = '"' + pgvector.schema.replace('"', '""') + '"'
-        self._product = f"OPERATOR({self._schema}.<#>) CAST(:vector AS {self._schema}.vector)"  # minus the inner product
+        self._schema = _quoted(pgvector.schema)
+        # Minus the inner product. By way of a text: a prepared statement would keep the type of an extension that is gone.
+        self._product = f"OPERATOR({self._schema}.<#>) CAST(CAST(:vector AS text) AS {self._schema}.vector)"
 
     def create(self) -> None:
-        with self.store.derived() as conn:
+        with _changing(self.store) as conn:
             _lock(conn)
             if not _has(conn, PARTS):
                 conn.execute(
@@ -103,7 +112,8 @@ class VectorTable:
                         "document text NOT NULL, rows integer NOT NULL, sha256 text NOT NULL, UNIQUE (vectors, name))"
                     )
                 )
-            if not _has(conn, self.name):
+            if not self._is_sound(conn):
+                _drop(conn, self.name, None)
                 conn.execute(text(f"DELETE FROM {PARTS} WHERE vectors = :name"), {"name": self.name})
                 conn.execute(
                     text(
@@ -112,17 +122,26 @@ class VectorTable:
                     )
                 )
 
+    def _is_sound(self, conn: Connection) -> bool:
+        """Whether the table is there with its column: dropping the extension takes the column and leaves the table."""
+        query = "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attname = 'embedding' AND NOT attisdropped"
+        return conn.execute(text(query), {"name": self.name}).first() is not None
+
     def parts(self) -> dict[str, VectorPart]:
         """What is complete, by name: a part whose rows are not all there is not in it."""
-        with self.store.read() as conn:
-            return self._parts(conn)
-
-    def _parts(self, conn: Connection) -> dict[str, VectorPart]:
         query = text(
             f"SELECT p.id, p.name, p.document, p.rows, p.sha256 FROM {PARTS} p LEFT JOIN (SELECT part_id, count(*) AS there "
             f"FROM {self.name} GROUP BY part_id) v ON v.part_id = p.id WHERE p.vectors = :name AND p.rows = coalesce(v.there, 0)"
         )
-        return {row.name: VectorPart(*row) for row in conn.execute(query, {"name": self.name})}
+        with self._reading() as conn:
+            return {row.name: VectorPart(*row) for row in conn.execute(query, {"name": self.name})}
+
+    def _is_whole(self, conn: Connection, name: str) -> bool:
+        query = text(
+            f"SELECT p.rows = (SELECT count(*) FROM {self.name} v WHERE v.part_id = p.id) FROM {PARTS} p "
+            "WHERE p.vectors = :vectors AND p.name = :name"
+        )
+        return bool(conn.execute(query, {"vectors": self.name, "name": name}).scalar())
 
     def write(self, name: str, document: str, vectors: bytes) -> None:
         """Add a part whole. One that another process has added meanwhile stays, one that is not whole is replaced."""
@@ -135,9 +154,9 @@ class VectorTable:
             "sha256": _hash(vectors),
         }
         columns = "vectors, name, document, rows, sha256"
-        with self.store.derived() as conn:
+        with _changing(self.store) as conn:
             _lock(conn)
-            if name in self._parts(conn):
+            if self._is_whole(conn, name):
                 return
             self._delete(conn, [name])
             insert = f"INSERT INTO {PARTS} ({columns}) VALUES (:{columns.replace(', ', ', :')}) RETURNING id"
@@ -148,14 +167,7 @@ class VectorTable:
         """The graph over all rows; after the first time each new row joins it."""
         if self.width > WIDEST:
             return
-        with self.store.derived() as conn:
-            _lock(conn)
-            conn.execute(
-                text(
-                    f"CREATE INDEX IF NOT EXISTS {self.name}_hnsw ON {self.name} "
-                    f"USING hnsw (embedding {self._schema}.vector_ip_ops) WITH (m = 16, ef_construction = 96)"
-                )
-            )
+        _build_graph(self.store, self.name, self._schema)
 
     def nearest(self, vector: Sequence[float], count: int, *, parts: Sequence[int] | None = None) -> list[tuple[int, int]]:
         """(part, number) of the nearest rows, best first; among `parts` every row is compared."""
@@ -190,18 +202,15 @@ class VectorTable:
         return [part.name for part in self.parts().values() if _hash(self.vectors(part.part_id)) != part.sha256]
 
     def remove(self, names: Sequence[str]) -> None:
-        with self.store.derived() as conn:
-            self._delete(conn, names)
+        parts = self.parts()
+        _remake(self.store, self.name, [parts[name].part_id for name in names if name in parts], None)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        try:
-            with self.store.read() as conn:
-                yield conn
-        except StoreError as error:
-            if getattr(getattr(error.__cause__, "orig", None), "sqlstate", "") == _NO_TABLE:
-                raise StaleVectorsError from error
-            raise
+        with _stale(), self.store.read() as conn:
+            # Each statement sees what is there when it begins: one that waited for a removal must not see an empty new table.
+            conn.execute(text("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"))
+            yield conn
 
     def _delete(self, conn: Connection, names: Sequence[str]) -> None:
         values = {"vectors": self.name, "names": list(names)}
@@ -212,18 +221,22 @@ class VectorTable:
         """PostgreSQL's binary COPY; each row: its fields, each after its length."""
         driver: Any = conn.connection.driver_connection
         command = f"COPY {self.name} (part_id, number, embedding) FROM STDIN (FORMAT BINARY)"
-        with driver.cursor() as cursor, cursor.copy(command) as copy:
-            copy.write(_COPY_HEAD)
-            for number, row in enumerate(rows):
-                copy.write(struct.pack(">hiqiiihh", 3, 8, part_id, 4, number, 4 + len(row), self.width, 0) + row)
-            copy.write(_COPY_END)
+        errors: Any = self.store.engine.dialect.loaded_dbapi.Error
+        try:
+            with driver.cursor() as cursor, cursor.copy(command) as copy:
+                copy.write(_COPY_HEAD)
+                for number, row in enumerate(rows):
+                    copy.write(struct.pack(">hiqiiihh", 3, 8, part_id, 4, number, 4 + len(row), self.width, 0) + row)
+                copy.write(_COPY_END)
+        except errors as error:  # the driver's own, which nobody would turn into a sentence
+            raise DBAPIError.instance(command, None, error, errors) from error
 
 
-def prune(store: Store, documents: Callable[[], Collection[str]]) -> int:
+def prune(store: Store, documents: Callable[[], Collection[str]], *, patience_s: float | None = None) -> int:
     """Remove the vectors of documents that are gone or changed, of every encoder; returns how many parts.
 
     `documents` is asked after the parts were read: a document is kept before its vectors are, so one that another process adds
-    meanwhile is never taken for gone.
+    meanwhile is never taken for gone. BusyError: somebody reads a table for longer than `patience_s` (None: PATIENCE_S), and it is as it was.
     """
     if store.is_sqlite or PARTS not in tables(store):
         return 0
@@ -234,31 +247,109 @@ def prune(store: Store, documents: Callable[[], Collection[str]]) -> int:
     for part_id, name, document in parts:
         if document not in kept:
             gone.setdefault(name, []).append(part_id)
-    names = tables(store)
-    with store.derived() as conn:
-        for name, ids in gone.items():
-            conn.execute(text(f"DELETE FROM {PARTS} WHERE id = ANY(:ids)"), {"ids": ids})
-            if name in names:
-                conn.execute(text(f"DELETE FROM {name} WHERE part_id = ANY(:ids)"), {"ids": ids})
-    store.vacuum(name for name in gone if name in names)  # a deleted row stays on its page, and in the graph, until then
+    for name, ids in gone.items():
+        _remake(store, name, ids, patience_s)
     return sum(len(ids) for ids in gone.values())
 
 
-def forget(store: Store, *, but: str = "") -> None:
+def _remake(store: Store, name: str, ids: Sequence[int], patience_s: float | None) -> None:
+    """Remove parts, and write the other rows of their table into a new file; the graph follows, until then all are compared."""
+    if not ids:
+        return
+    old, new = _quoted(name), _quoted(f"{name}_new")
+    try:
+        with _changing(store) as conn:
+            _lock(conn)
+            conn.execute(text(f"DELETE FROM {PARTS} WHERE id = ANY(:ids)"), {"ids": list(ids)})
+            if not _OURS.fullmatch(name) or not _has(conn, name):
+                return
+            _hold(conn, name, patience_s)
+            graph = _has_index(conn, f"{name}_hnsw")
+            conn.execute(text(f"CREATE TABLE {new} (LIKE {old})"))
+            rows = f"SELECT * FROM {old} WHERE part_id IN (SELECT id FROM {PARTS} WHERE vectors = :name)"
+            conn.execute(text(f"INSERT INTO {new} {rows}"), {"name": name})
+            conn.execute(text(f"DROP TABLE {old}"))
+            conn.execute(text(f"ALTER TABLE {new} RENAME TO {old}"))
+            conn.execute(text(f"ALTER TABLE {old} ADD PRIMARY KEY (part_id, number)"))
+        if graph and (pgvector := pgvector_state(store)).is_usable:
+            _build_graph(store, name, _quoted(pgvector.schema))
+    except StaleVectorsError:  # another process dropped it, or the extension; the next opening finds what is left
+        return
+
+
+def _build_graph(store: Store, name: str, schema: str) -> None:
+    with _changing(store) as conn:
+        _lock(conn)
+        conn.execute(
+            text(
+                f"CREATE INDEX IF NOT EXISTS {_quoted(f'{name}_hnsw')} ON {_quoted(name)} "
+                f"USING hnsw (embedding {schema}.vector_ip_ops) WITH (m = 16, ef_construction = 96)"
+            )
+        )
+
+
+def forget(store: Store, *, but: str = "", patience_s: float | None = None) -> None:
     """Remove all vectors, or those of all encoders except the one whose table is `but`."""
     if store.is_sqlite or not (names := [name for name in tables(store) if name not in (but, PARTS if but else "")]):
         return
-    with store.derived() as conn:
+    with _changing(store) as conn:
         _lock(conn)
+        for name in names:
+            _drop(conn, name, patience_s)
         if but:
             conn.execute(text(f"DELETE FROM {PARTS} WHERE vectors <> :but"), {"but": but})
-        for name in names:
-            conn.execute(text(f"DROP TABLE IF EXISTS {name}"))
 
 
 def tables(store: Store) -> list[str]:
+    """Our tables that are there; never one that somebody else gave a similar name."""
     with store.read() as conn:
-        return sorted(name for name in inspect(conn).get_table_names() if name.startswith(PREFIX))
+        return sorted(name for name in inspect(conn).get_table_names() if _OURS.fullmatch(name))
+
+
+@contextmanager
+def _changing(store: Store) -> Iterator[Connection]:
+    with _stale(), store.derived() as conn:
+        yield conn
+
+
+@contextmanager
+def _stale() -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        if _sqlstate(error.__cause__) in _STALE:
+            raise StaleVectorsError from error
+        raise
+
+
+def _hold(conn: Connection, name: str, patience_s: float | None) -> None:
+    """Have a table for this transaction alone, in short attempts, so that nobody else waits long behind one."""
+    deadline = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
+    while True:
+        try:
+            with conn.begin_nested():
+                conn.execute(text(f"SET LOCAL lock_timeout = {_HELD_MS}"))
+                conn.execute(text(f"LOCK TABLE {_quoted(name)} IN ACCESS EXCLUSIVE MODE"))
+            return
+        except DBAPIError as error:
+            if _sqlstate(error) not in _BUSY:
+                raise
+            if time.monotonic() >= deadline:
+                raise BusyError(
+                    "Vectors of removed documents are still in the database, because somebody reads their table (a dump?)",
+                    "When that has ended, run: medloop knowledge check",
+                ) from error
+        time.sleep(0.2)
+
+
+def _drop(conn: Connection, name: str, patience_s: float | None) -> None:
+    if _has(conn, name):
+        _hold(conn, name, patience_s)
+        conn.execute(text(f"DROP TABLE {_quoted(name)}"))
+
+
+def _sqlstate(error: BaseException | None) -> str:
+    return getattr(getattr(error, "orig", None), "sqlstate", None) or ""
 
 
 def _lock(conn: Connection) -> None:
@@ -268,6 +359,14 @@ def _lock(conn: Connection) -> None:
 
 def _has(conn: Connection, name: str) -> bool:
     return inspect(conn).has_table(name)
+
+
+def _has_index(conn: Connection, name: str) -> bool:
+    return conn.execute(text("SELECT to_regclass(:name)"), {"name": name}).scalar() is not None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _literal(vector: Sequence[float]) -> str:
