@@ -90,7 +90,7 @@ def in_files(store: Store, server: Any, vectors: np.ndarray) -> int:
 def test_removed_vectors_are_in_no_file_of_the_database(vector_store: Store, pgvector: Any, reader: bool) -> None:
     table = VectorTable(vector_store, pgvector_state(vector_store), "encoder", WIDTH)
     table.create()
-    kept, secret, more = np.random.default_rng(5).normal(size=(3, 30, WIDTH)).astype(">f4")
+    kept, secret, more = np.random.default_rng(5 + reader).normal(size=(3, 30, WIDTH)).astype(">f4")
     for name, rows in (("a", kept), ("s", secret), ("b", more)):
         table.write(name, f"document {name}", rows.tobytes())
     table.build_index()
@@ -104,7 +104,9 @@ def test_removed_vectors_are_in_no_file_of_the_database(vector_store: Store, pgv
     assert in_files(vector_store, pgvector, kept) == in_files(vector_store, pgvector, more) == 30
     assert counts(vector_store) == (2, 60)
     with connect(vector_store) as conn:  # the graph is there again, and so is the key
-        indexes = conn.execute("SELECT indexdef FROM pg_indexes WHERE tablename = %s", (table.name,)).fetchall()
+        indexes = conn.execute(
+            "SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() AND tablename = %s", (table.name,)
+        ).fetchall()
     assert sorted("hnsw" in row[0] for row in indexes) == [False, True]
     part = table.parts()["b"]
     assert np.array_equal(np.frombuffer(table.vectors(part.part_id), ">f4").reshape(30, WIDTH), more)
@@ -122,7 +124,7 @@ def test_a_removal_waits_for_a_reader(clinic: Store) -> None:
         removal.start()
         waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
         wait_for(lambda: watcher.execute(waiting).fetchone()[0] > 0)
-        assert search_of(clinic).encoder is not None and not done
+        assert not done
         reader.rollback()
         removal.join()
     assert done == [1] and counts(clinic)[0] == 1

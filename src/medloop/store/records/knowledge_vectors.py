@@ -1,6 +1,6 @@
 """Vectors of documents in PostgreSQL, by its extension pgvector; docs/decisions/0029-knowledge-index.md.
 
-One table for each encoder (`knowledge_vectors_…`, named by its weights and width), and one list of the parts that are in them: a
+One table for each encoder (`knowledge_vectors_…`, named by its weights, width and the cutting), and one list of the parts that are in them: a
 part is all vectors of one document, as it was cut, and comes and goes in one transaction. Everything here can be made again from
 the documents, so there are no migrations, no row MACs, no audit lines, and no backup holds it. Vectors are not encrypted: the
 database could not compare them. So a removal writes the rest of a table into a new file: a deleted row's bytes would stay in the
@@ -236,7 +236,8 @@ def prune(store: Store, documents: Callable[[], Collection[str]], *, patience_s:
     """Remove the vectors of documents that are gone or changed, of every encoder; returns how many parts.
 
     `documents` is asked after the parts were read: a document is kept before its vectors are, so one that another process adds
-    meanwhile is never taken for gone. BusyError: somebody reads a table for longer than `patience_s` (None: PATIENCE_S), and it is as it was.
+    meanwhile is never taken for gone. BusyError: somebody read a table for longer than `patience_s` (None: PATIENCE_S); then all
+    of it is as it was.
     """
     if store.is_sqlite or PARTS not in tables(store):
         return 0
