@@ -1,10 +1,10 @@
 """Vectors of documents in PostgreSQL, by its extension pgvector; docs/decisions/0029-knowledge-index.md.
 
-One table for each encoder (`knowledge_vectors_…`, named by its weights, width and the cutting), and one list of the parts that are in them: a
-part is all vectors of one document, as it was cut, and comes and goes in one transaction. Everything here can be made again from
-the documents, so there are no migrations, no row MACs, no audit lines, and no backup holds it. Vectors are not encrypted: the
-database could not compare them. So a removal writes the rest of a table into a new file: a deleted row's bytes would stay in the
-old one, also after VACUUM.
+One table for each encoder (`knowledge_vectors_…`, named by its weights, width and the version of the cutting), and one list of
+the parts that are in them: a part is all vectors of one document, and comes and goes in one transaction. Everything here can be
+made again from the documents, so there are no migrations, no row MACs, no audit lines, and no backup holds it. Vectors are not
+encrypted: the database could not compare them. So a removal writes the rest of a table into a new file: a deleted row's bytes
+would stay in the old one, also after VACUUM.
 """
 
 import hashlib
