@@ -8,7 +8,7 @@ from medloop.loop import codebook_trial
 @pytest.fixture
 def quick_model(monkeypatch):
     monkeypatch.setattr(
-        codebook_trial, "live_answers", lambda settings, store: ("test", lambda prompts: ["Rest."] * len(prompts))
+        codebook_trial, "live_answers", lambda settings, store, site="all": ("test", lambda prompts: ["Rest."] * len(prompts))
     )
 
 

@@ -211,3 +211,13 @@ def test_hostile_text_in_headers_queries_and_paths_opens_nothing(world, text):
         headers={"Authorization": f"Bearer {keys['engineer']}"},
     )
     assert listed.status_code in (200, 422)
+
+
+def test_the_routes_that_are_open_to_users_of_a_site(world):
+    """A new one needs a decision: it must show nothing that another site wrote."""
+    opened = {
+        f"{method} {path}"
+        for method, path, route in walk(world.client.app.routes)
+        if method not in ("HEAD", "OPTIONS") and any(policy.sites for policy in policies_of(route))
+    }
+    assert opened == OPEN_TO_SITES

@@ -24,7 +24,7 @@ URGENT = "请立即拨打120急救电话。"
 def clinic(tmp_path, monkeypatch):
     monkeypatch.setattr("medloop.store.passwords.COST", 2**4)
     monkeypatch.setattr(
-        codebook_trial, "live_answers", lambda settings, store: ("learnt", lambda prompts: [URGENT for _ in prompts])
+        codebook_trial, "live_answers", lambda settings, store, site="all": ("learnt", lambda prompts: [URGENT for _ in prompts])
     )
     home = tmp_path / "clinic"
     init_workspace(home)

@@ -11,8 +11,10 @@ import pytest
 from deploy_world import artifact_of, live_version, name_of, promote
 from fastapi.testclient import TestClient
 
+from medloop.loop.deploy import deploy_alias, deploy_site, route_at
+from medloop.loop.rollback import clear_block
 from medloop.store.db import open_store
-from medloop.store.records import users
+from medloop.store.records import sites, users
 from medloop.store.records.deploy_events import block_of, events
 from medloop.store.records.routes import live_route
 from medloop.web.app import create_app
@@ -92,6 +94,34 @@ def test_http_says_who_may(settings, store, server: TestClient) -> None:
     assert status["live"]["version"] == 1 and status["blocked"] == [] and len(status["replicas"]) == 2
     rows = server.get("/api/v1/deploy/events?limit=5", headers=keys["clinician"]).json()["events"]
     assert rows[0]["kind"] == "clear" and len(rows) == 5
+
+
+def test_http_and_the_page_stop_a_version_that_answers_at_a_site(settings, store, fleet, server: TestClient) -> None:
+    for name in ("dr.b", "dr.c"):
+        sites.assign(store, users.add_user(store, name, "clinician", actor="test"), "ward-b", actor="test")
+    deploy_alias(fleet, actor="test")
+    deploy_site(fleet, "ward-b", 2, actor="test")
+    csrf = log_in(server, "auditor")
+    page = server.get("/web/deployments").text
+    assert "At the site ward-b" in page and name_of(store, 2) in page and "/web/deployments/block" not in page
+    csrf = log_in(server, "clinician")
+    form = {"csrf": csrf, "version": "2", "reason": "wrong doses"}
+    assert "Stop version 2 at its sites" in server.get("/web/deployments").text
+    assert server.post("/web/deployments/block", data=form).status_code == 422
+    stopped = server.post("/web/deployments/block", data={**form, "confirm": "yes"})
+    assert stopped.status_code == 200 and "the champion of main answers" in stopped.text
+    assert route_at(store, "ward-b").version == 1
+    server.cookies.clear()
+    keys = {role: key_of(store, role) for role in ("auditor", "engineer", "clinician")}
+    clear_block(store, 2, actor="test")
+    deploy_site(fleet, "ward-b", 2, actor="test")
+    body = {"version": 2, "reason": "wrong doses"}
+    assert server.post("/api/v1/deploy/block", json=body, headers=keys["auditor"]).status_code == 403
+    done = server.post("/api/v1/deploy/block", json=body, headers=keys["clinician"])
+    assert done.status_code == 200 and done.json() == {"version": 2, "blocked": True, "sites": ["ward-b"]}
+    refused = server.post("/api/v1/deploy/block", json={**body, "version": 1}, headers=keys["engineer"])
+    assert refused.status_code == 422 and "medloop rollback" in refused.text
+    assert "ward-b" not in server.get("/api/v1/deploy", headers=keys["engineer"]).json()["sites"]
 
 
 def log_in(server: TestClient, role: str) -> str:

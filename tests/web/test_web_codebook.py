@@ -11,7 +11,9 @@ from medloop.store.records import codebook, crud, users
 
 @pytest.fixture
 def quick_model(monkeypatch):
-    monkeypatch.setattr(codebook_trial, "live_answers", lambda settings, store: ("test", lambda prompts: [BAD for _ in prompts]))
+    monkeypatch.setattr(
+        codebook_trial, "live_answers", lambda settings, store, site="all": ("test", lambda prompts: [BAD for _ in prompts])
+    )
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from medloop.store.records import codebook, criteria, crud, lineage, users
 def says(monkeypatch):
     """What the live model says."""
     answer = {"text": BAD}
-    model = lambda settings, store: ("test-model", lambda prompts: [answer["text"] for _ in prompts])  # noqa: E731
+    model = lambda settings, store, site="all": ("test-model", lambda prompts: [answer["text"] for _ in prompts])  # noqa: E731
     monkeypatch.setattr(codebook_trial, "live_answers", model)
     monkeypatch.setattr(taught, "live_answers", model)
     return answer

@@ -47,11 +47,14 @@ class WrongRoleError(ForbiddenError):
 
 
 class OtherSitesError(ForbiddenError):
-    """403: the route shows records of all sites, and the caller belongs to one of them."""
+    """403: the route is for the central staff, and the caller belongs to a site."""
 
     def __init__(self, site: str) -> None:
         self.site = site
-        super().__init__(f"This shows records of all sites, and your account belongs to the site {site}", "Ask the central staff")
+        super().__init__(
+            f"Only users of the site main can do this, and your account belongs to the site {site}",
+            "Ask the assistant and send feedback; for anything else, an admin can move you: medloop site assign NAME main",
+        )
 
 
 class FormExpiredError(ForbiddenError):

@@ -328,7 +328,12 @@ def examples(
 
 
 @codebook_app.command("prompt")
-def prompt(user: UserName, teacher: Teacher = True, json_: ui.AsJson = False) -> None:
+def prompt(
+    user: UserName,
+    site: Annotated[str, typer.Option(help="The site whose prompt it is, made from its own corrections.")] = EVERY_SITE,
+    teacher: Teacher = True,
+    json_: ui.AsJson = False,
+) -> None:
     """Propose a new system prompt from the mistakes that experts corrected; it is tried and approved like a rule.
 
     Example:  medloop codebook prompt --user dr.li
@@ -337,7 +342,8 @@ def prompt(user: UserName, teacher: Teacher = True, json_: ui.AsJson = False) ->
     with open_store(settings) as store:
         person = logged_in(store, user)
         writer = teacher_writer(settings) if teacher else None
-        entry = propose_prompt(store, actor=person.user_id, author=person.user_id, writer=writer.prompt if writer else None)
+        write, by = writer.prompt if writer else None, person.user_id
+        entry = propose_prompt(store, actor=by, author=by, writer=write, site=site)
     say_proposals(work.Proposals(entries=[entry]), json_)
 
 

@@ -11,7 +11,7 @@ from medloop.contracts.deploy import DeployKind
 from medloop.errors import ResultError
 from medloop.loop.deploy import DeployOutcome, DeployStatus, deploy_alias, deploy_status, holder_of, open_fleet, serving_folder
 from medloop.loop.live_watch import LiveWatch, WatchReport
-from medloop.loop.rollback import clear_block, roll_back
+from medloop.loop.rollback import block_version, clear_block, roll_back
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.records.deploy_events import events
@@ -91,6 +91,8 @@ def status(json_: ui.AsJson = False) -> None:
         ui.say(f"{_named(live.version, live.served_name)} answers since {live.timestamp:%Y-%m-%d %H:%M}Z: {live.reason}")
     if found.challenger is not None:
         ui.say(f"The challenger is {_named(found.challenger.version, found.challenger.served_name)}.")
+    for site, route in found.sites.items():
+        ui.say(f"At {site}: {_named(route.version, route.served_name)} since {route.timestamp:%Y-%m-%d %H:%M}Z.")
     _say_replicas(found)
     for event in found.alarms:
         ui.say(f"Alarm {event.timestamp:%Y-%m-%d %H:%M}Z  {event.reason}")
@@ -149,7 +151,7 @@ def check(
             if once:
                 break
             time.sleep(max(1.0, store.settings.deploy.check_every_s))
-    if report.servers.problems or report.alarms or report.problem:
+    if report.servers.problems or report.alarms or report.sites or report.problem:
         raise ResultError("Something about what is deployed is wrong", "Look at it: medloop deploy status")
 
 
@@ -169,6 +171,23 @@ def merge() -> None:
     ui.say(f"{ui.shown(folder)} has the merged weights of {stored.record.label}.")
     ui.say(f"Start a model server on it: --model {folder} --served-model-name {folder.name}; add it to deploy.replicas.")
     ui.next_step("deploy --merged", "Then:")
+
+
+@deploy_app.command("block")
+def block(
+    version: Annotated[int, typer.Argument(min=1, metavar="VERSION", help="Number of the version.")],
+    reason: Annotated[str, typer.Option(help="Why, for the audit log; without names of people.")],
+) -> None:
+    """Stop a version that answers at sites, at once and until somebody clears it: the champion of main answers there.
+
+    The champion of main itself is taken back with 'medloop rollback', its challenger with 'medloop experiment stop'.
+
+    Example:  medloop deploy block 3 --reason "wrong doses in the ward"
+    """
+    with open_store(ui.settings()) as store:
+        left = block_version(store, version, actor=actor(), reason=reason)
+    ui.say(f"Version {version} is blocked. {_main_answers(left)}".rstrip())
+    ui.next_step("deploy status")
 
 
 @deploy_app.command("clear")
@@ -199,6 +218,10 @@ def _named(version: int | None, served_name: str) -> str:
     return f"The base ({served_name})" if version is None else f"Version {version} ({served_name})"
 
 
+def _main_answers(sites: list[str]) -> str:
+    return f"The champion of main answers at {', '.join(sites)} now." if sites else ""
+
+
 def _say_replicas(found: DeployStatus) -> None:
     if not found.replicas:
         ui.say("No model server is known; name them in deploy.replicas (medloop.yaml).")
@@ -221,5 +244,7 @@ def _say_report(report: WatchReport) -> None:
         ui.say(f"Problem: {problem}")
     for alarm in report.alarms:
         ui.say(f"Alarm: {alarm.kind}: {alarm.reason}")
+    for sentence in report.sites:
+        ui.say(f"Site: {sentence}")
     if report.rollback is not None:
         ui.say(f"Rolled back: {_named(report.rollback.route.version, report.rollback.route.served_name)} answers now.")

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
+from medloop.contracts.assistant import Champion
 from medloop.errors import InputError, MedloopError
 from medloop.feedback.trigger import TriggerConfig, check_trigger, trigger_config
 from medloop.knobs import load_config
@@ -23,7 +24,7 @@ from medloop.store.audit_trail import actor, open_audit_trail
 from medloop.store.db import Store, open_store
 from medloop.store.records import registry, triggers
 from medloop.store.records.cycles import cycle_events, cycle_names
-from medloop.store.records.routes import live_routes
+from medloop.store.records.routes import live_route
 
 loop_app = typer.Typer(no_args_is_help=True, help="Run the loop from feedback to a promoted version; see what it waits for.")
 FIRST_STEP = "data"
@@ -211,9 +212,11 @@ def _redone(store: Store, cycle: str) -> int:
 
 
 def _to_redo(store: Store, cycles: list[str]) -> list[str]:
-    """Cycles that an erasure has touched and that made a version with an alias, or one that answers; oldest first."""
+    """Cycles that an erasure has touched and that made a version with an alias, or one that answers at main; oldest first. What
+    they make anew goes to main, so a champion of a site is no reason (store/records/routes.py takes it away)."""
     used = {change.version for change in registry.current(store, store.settings.registry.model).values()}
-    used |= {route.version for route in live_routes(store)}
+    arms: tuple[Champion, ...] = ("champion", "challenger")
+    used |= {route.version for arm in arms if (route := live_route(store, arm)) is not None}
     return [
         name
         for name in cycles

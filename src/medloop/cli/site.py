@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.loop.deploy import deploy_site, open_fleet, route_at
+from medloop.errors import ConfigError
+from medloop.loop.deploy import deploy_site, end_site_champion, open_fleet, route_at
+from medloop.privacy.phi.reason import checked_reason
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.records import sites, users
@@ -40,14 +42,24 @@ def list_(json_: ui.AsJson = False) -> None:
 @site_app.command("champion")
 def champion(
     site: Annotated[str, typer.Argument(help="The site whose answers change.")],
-    version: Annotated[int, typer.Argument(min=1, help="A version of the registry that may be promoted.")],
+    version: Annotated[int | None, typer.Argument(min=1, help="A version of the registry that may be promoted.")] = None,
+    none: Annotated[bool, typer.Option("--none", help="No champion of its own: that of main answers at once.")] = False,
     reason: Annotated[str, typer.Option(help="Why, for the audit log; without names of people.")] = "",
 ) -> None:
     """Let a version answer at one site, whatever the champion of the workspace is: load it on every model server, ask the
-    canaries, switch. It stays until another one is named; if it is blocked, the site gets the champion of main at once.
+    canaries, switch. It stays until another one is named, --none takes it away, or it is blocked ('medloop deploy block', or by
+    an alarm about it); from then on the site has the champion of main.
 
     Example:  medloop site champion ward-7 3 --reason "trained on its own corrections"
+    Example:  medloop site champion ward-7 --none --reason "as main again"
     """
+    if none is (version is not None):
+        raise ConfigError("Name a version, or say --none", "medloop site champion SITE VERSION")
+    if version is None:
+        with open_store(ui.settings()) as store:
+            before = end_site_champion(store, site, actor=actor(), reason=checked_reason(reason))
+        ui.say(f"The champion of main answers at {site}; before it was {before.served_name}.")
+        return
     with open_store(ui.settings()) as store, open_fleet(store) as fleet:
         outcome = deploy_site(fleet, site, version, actor=actor(), reason=reason)
     ui.say(f"{outcome.route.served_name} answers at {site}{'' if outcome.changed else ' already'}.")

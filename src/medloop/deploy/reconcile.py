@@ -22,7 +22,7 @@ from medloop.errors import BusyError, MedloopError
 from medloop.models.safety import fingerprint
 from medloop.store.records import deploy_events as log
 from medloop.store.records import registry
-from medloop.store.records.routes import live_routes
+from medloop.store.records.routes import last_change, live_routes
 
 FIRST_REST_S, LONGEST_REST_S = 5.0, 600.0
 
@@ -110,8 +110,8 @@ class Reconciler:
         """Not while a deployment runs, which loads what is not live yet, nor while answers of the last version may still run."""
         store = self.fleet.store
         model, names = store.settings.registry.model, {route.served_name for route in live}
-        newest = max((route.timestamp for route in live), default=None)
-        if newest is None or utc_now() - newest < timedelta(seconds=store.settings.deploy.drain_s):
+        newest = last_change(store)
+        if newest is None or not live or utc_now() - newest < timedelta(seconds=store.settings.deploy.drain_s):
             return []
         if not any(strays(observe(server), model, names) for server in self.fleet.servers):
             return []

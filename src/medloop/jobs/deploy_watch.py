@@ -53,5 +53,7 @@ class DeployWatch:
             log.warning("Alarm about the live version: %s", alarm.kind)
         if report.rollback is not None:
             log.warning("Rolled back: %s answers now", report.rollback.route.served_name)
+        for sentence in report.sites:
+            log.warning("Champion of a site: %s", sentence)
         if report.problem:
             log.warning("%s", report.problem)

@@ -150,7 +150,7 @@ def _propose(
         return proposals.skip("its text may identify a person")
     may_leave = Register.of(store).covers(record, "teacher")
     author = record.clinician_id or record.recorded_by or actor
-    site = sites.scope_of(store, author, record.recorded_by)
+    site = sites.scope_of(store, record)
     others = _like_answers(store, corrected, site)
     draft = (reflector(corrected, others) if reflector and may_leave else None) or reflect(corrected, others)
     made = add_draft(store, draft, evidence=(correction_id,), author=author, actor=actor, site=site, embed=embed)
@@ -287,7 +287,7 @@ def written_entry(
             language=language,
             author=author,
             expires=expires,
-            site=site if site == EVERY_SITE else sites.checked_site(site),
+            site=site if site == EVERY_SITE else sites.known_site(store, site),
         )
     except ValidationError as error:
         raise InputError(f"Not an entry of the codebook: {problem_text(error.errors()[0])}", "Shorten it") from None

@@ -1,7 +1,7 @@
 """What the codebook grows by beside rules, and what leaves it: examples, a system prompt, proven rules that training has learnt.
 
     propose_examples(store, actor="usr_1", most=20)            # liked and corrected answers, as few-shot examples
-    propose_prompt(store, actor="usr_1", author="usr_1")       # a system prompt from the newest corrections
+    propose_prompt(store, actor="usr_1", author="usr_1")       # a system prompt from the newest corrections, for all or a site
     promote(settings, store, entry, by="usr_1")                # a proven rule that the live model no longer needs
 
 All are proposals with the same trial and the same approval as a rule.
@@ -51,7 +51,7 @@ def propose_examples(store: Store, *, actor: str, most: int = 20) -> Proposals:
             proposals.skip("it is too long, unsafe, or may identify a person")
             continue
         author = record.clinician_id or record.recorded_by or actor
-        site = sites.scope_of(store, author, record.recorded_by)
+        site = sites.scope_of(store, record)
         made = add_draft(store, draft, evidence=(record_id,), author=author, actor=actor, kind="example", site=site)
         proposals.entries.append(made)
     return proposals
@@ -77,14 +77,20 @@ def _example(record: Correction | Feedback) -> EntryText | None:
     return EntryText(text=answer, question=question)
 
 
-def propose_prompt(store: Store, *, actor: str, author: str, writer: PromptWriter | None = None) -> CodebookEntry:
-    """A new system prompt from the newest usable corrections; InputError where they say nothing."""
-    records = list(read_audited(store, Correction, actor=actor, purpose=PURPOSE))[-MOST_CORRECTIONS:]
-    usable = [record for record in records if unusable(store, record) is None and _is_central(store, record)]
+def propose_prompt(
+    store: Store, *, actor: str, author: str, writer: PromptWriter | None = None, site: str = EVERY_SITE
+) -> CodebookEntry:
+    """A new system prompt from the newest usable corrections; InputError where they say nothing.
+
+    That of all sites comes from the central staff's corrections, so no site has a say in it; that of a site from its own.
+    """
+    if site != EVERY_SITE:
+        sites.known_site(store, site)
+    records = [one for one in read_audited(store, Correction, actor=actor, purpose=PURPOSE) if sites.scope_of(store, one) == site]
+    usable = [record for record in records[-MOST_CORRECTIONS:] if unusable(store, record) is None]
     corrections = {record.correction_id: one for record in usable if (one := corrected_answer(record)) is not None}
-    current = next(
-        (entry.text for entry in codebook.live(store).entries if entry.kind == "prompt" and entry.site == EVERY_SITE), ""
-    )
+    live = codebook.at_site(codebook.live(store).entries, site)
+    current = next((entry.text for entry in live if entry.kind == "prompt"), "")
     register = Register.of(store)
     may_leave = [corrections[record.correction_id] for record in usable
                  if register.covers(record, "teacher") and record.correction_id in corrections]  # fmt: skip
@@ -92,12 +98,8 @@ def propose_prompt(store: Store, *, actor: str, author: str, writer: PromptWrite
     draft = draft or optimised_prompt(current, list(corrections.values()))
     if draft is None:
         raise InputError("The corrections name no mistake that the system prompt does not mention", "Correct more answers first")
-    return add_draft(store, draft, evidence=tuple(corrections), author=author, actor=actor, kind="prompt", scope="general")
-
-
-def _is_central(store: Store, record: Correction) -> bool:
-    """The system prompt is that of every site, so a correction from one of them has no say in it."""
-    return sites.scope_of(store, record.clinician_id, record.recorded_by) == EVERY_SITE
+    evidence = tuple(corrections)
+    return add_draft(store, draft, evidence=evidence, author=author, actor=actor, kind="prompt", scope="general", site=site)
 
 
 def promote(

@@ -16,7 +16,7 @@ from medloop.codebook.reflect import REMOVED
 from medloop.codebook.retrieve import Retriever, questions_of
 from medloop.codebook.trial import AnswerAll, CodebookSide, RegressionCase, run_trial
 from medloop.contracts import CodebookEntry, CodebookTrial, CodebookVersion, Message, ModelRef, RedTeamCase
-from medloop.contracts.rule import VersionAction
+from medloop.contracts.rule import EVERY_SITE, VersionAction
 from medloop.data.text.risk import strata_of
 from medloop.evaluate.suites import triage_cases
 from medloop.loop.codebook import PURPOSE, conflicts_of
@@ -33,6 +33,7 @@ from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.records import codebook, registry
 from medloop.store.records.audited_read import read_audited
+from medloop.store.records.routes import site_champion
 
 MAX_NEW_TOKENS = 160
 MOST_RED_TEAM = 200  # cases of this workspace, the newest
@@ -40,18 +41,18 @@ WITHOUT = "without the entry"  # in the name of the model: a trial of a removal,
 Answerer = tuple[str, AnswerAll]  # the name of a model, and its answers
 
 
-def live_model(settings: Settings, store: Store) -> ModelRef:
-    """The champion of the registry; before there is one, the base model of the workspace."""
-    champion = registry.current(store, settings.registry.model).get("champion")
+def live_model(settings: Settings, store: Store, site: str = EVERY_SITE) -> ModelRef:
+    """The champion of the site or else of the registry; before there is one, the base model of the workspace."""
+    champion = site_champion(store, site) or registry.current(store, settings.registry.model).get("champion")
     if champion is None or champion.version is None:
         return ModelRef(base=settings.model)
     stored = registry.get_version(store, settings.registry.model, champion.version)
     return ModelRef(base=stored.record.base, adapter=str(settings.home / stored.path))
 
 
-def live_answers(settings: Settings, store: Store) -> Answerer:
-    """Greedy answers of the live model, which is loaded when the first one is asked for."""
-    ref = live_model(settings, store)
+def live_answers(settings: Settings, store: Store, site: str = EVERY_SITE) -> Answerer:
+    """Greedy answers of the model that is live at a site, which is loaded when the first one is asked for."""
+    ref = live_model(settings, store, site)
     _, load = open_model(ref, settings)
 
     def answer(prompts: Sequence[tuple[Message, ...]]) -> list[str]:
@@ -72,7 +73,7 @@ def try_entry(
         gone |= {other.entry_id for other in before if other.kind == "prompt" and other.site == entry.site}
     stays = [other for other in before if other.entry_id not in gone]
     after = codebook.at_site([*stays, *(() if removed else (entry,))], entry.site)
-    name, answer = answers or live_answers(settings, store)
+    name, answer = answers or live_answers(settings, store, entry.site)
     cases = regression_cases(store, [*before, entry], actor=actor)
     trial = run_trial(
         cases, _side(before), _side(after), answer, as_shown, revision_id=entry.revision_id, codebook=current.sha256,
@@ -93,7 +94,7 @@ def approve_entry(
 ) -> tuple[CodebookVersion | None, CodebookTrial]:
     """Make a proposal live, after its trial against the live codebook; None: it waits for a second person."""
     sha256 = codebook.live(store).sha256
-    answers = answers or live_answers(settings, store)
+    answers = answers or live_answers(settings, store, entry.site)
     known = [one for one in codebook.trials(store, entry.revision_id) if (one.codebook, one.model) == (sha256, answers[0])]
     trial = next(iter(known), None) or try_entry(settings, store, entry, actor=by, answers=answers)
     check = codebook.ApprovalCheck(trial, tuple(conflicts_of(store, entry)))

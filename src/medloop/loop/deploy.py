@@ -34,8 +34,8 @@ from medloop.store.records import deploy_events as log
 from medloop.store.records import registry
 from medloop.store.records.gates import promotion_refusal
 from medloop.store.records.registry import NoSuchVersionError, StoredVersion
-from medloop.store.records.routes import live_route
-from medloop.store.records.sites import checked_site
+from medloop.store.records.routes import add_route, live_route, site_champion, site_champions
+from medloop.store.records.sites import known_site
 
 BASE = "base"
 NO_REPLICAS = "Name the model servers: deploy.replicas in medloop.yaml, such as http://127.0.0.1:8001"
@@ -134,7 +134,7 @@ def deploy_alias(
 def deploy_site(fleet: Fleet, site: str, version: int, *, actor: str, reason: str = "") -> DeployOutcome:
     """Let a version be the champion of one site. It needs what a promotion needs (gate, no block), but no alias."""
     store, reason = fleet.store, checked_reason(reason)
-    if checked_site(site) == DEFAULT_SITE:
+    if known_site(store, site) == DEFAULT_SITE:
         raise InputError("The champion of main is that of the registry", f"Promote it: medloop registry promote {version}")
     stored = registry.get_version(store, store.settings.registry.model, version)
 
@@ -155,9 +155,19 @@ def deploy_site(fleet: Fleet, site: str, version: int, *, actor: str, reason: st
 
 def route_at(store: Store, site: str, arm: Champion = "champion") -> Route | None:
     """What answers at a site: its own champion, or that of `main` where it has none or where its own was blocked."""
-    own = live_route(store, arm, site=site)
-    if own is None or (own.artifact is not None and log.block_of(store, own.artifact) is not None):
-        return live_route(store, arm)
+    own = site_champion(store, site) if arm == "champion" else None
+    return own or live_route(store, arm)
+
+
+def end_site_champion(store: Store, site: str, *, actor: str, reason: str) -> Route:
+    """The champion of `main` answers at the site from now on; returns the one that did. It needs no model server."""
+    own = live_route(store, site=site) if site != DEFAULT_SITE else None
+    if own is None or own.version is None:
+        raise InputError(f"The site '{site[:40]}' has no champion of its own", "See which have one: medloop site list")
+    as_main = Route(
+        served_name=DEFAULT_SITE, model=own.model, previous=own.served_name, reason=reason or "as main", changed_by=actor
+    )  # fmt: skip
+    add_route(store, as_main, site=site)
     return own
 
 
@@ -212,6 +222,7 @@ class DeployStatus:
     champion: int | None
     blocked: tuple[DeployEvent, ...]
     alarms: tuple[DeployEvent, ...]
+    sites: dict[str, Route]  # that have a champion of their own
 
 
 def deploy_status(store: Store) -> DeployStatus:
@@ -223,12 +234,13 @@ def deploy_status(store: Store) -> DeployStatus:
         champion = change.version
         refusal = live_refusal(store, registry.get_version(store, model, champion), "champion") or ""
     blocks = {event.artifact: event for event in reversed(log.events(store, kinds=("block", "clear"), limit=1000))}
-    live = live_route(store)
-    standing = log.events(store, kinds=("alarm",), served_name=live.served_name) if live is not None else []
+    live, sites = live_route(store), site_champions(store)
+    answering = {route.served_name: route.timestamp for route in (live, *sites.values()) if route is not None}
+    standing = [event for name in answering for event in log.events(store, kinds=("alarm",), served_name=name)]
     return DeployStatus(
         live, live_route(store, "challenger"), observed(store), refusal or None, champion,
         tuple(event for event in blocks.values() if event.kind == "block"),
-        tuple(event for event in standing if live is not None and event.timestamp >= live.timestamp),
+        tuple(event for event in standing if event.timestamp >= answering[event.served_name]), sites,
     )  # fmt: skip
 
 

@@ -48,6 +48,7 @@ from medloop.store.records.audited_read import read_by_ids
 from medloop.store.records.experiments import ExperimentStateError, StoredExperiment
 from medloop.store.records.registry import NoSuchVersionError
 from medloop.store.records.routes import live_route
+from medloop.store.records.sites import known_site
 
 log = logging.getLogger(__name__)
 FRESH_S = 1.0  # how long the gateway believes what it last read about the running experiment
@@ -95,7 +96,8 @@ def chooser(store: Store, *, site: str = DEFAULT_SITE) -> ChooseArm:
 
 
 def plan_experiment(store: Store, plan: ExperimentPlan) -> StoredExperiment:
-    """Store a plan with a salt of its own."""
+    """Store a plan with a salt of its own; InputError for a site that nobody belongs to."""
+    known_site(store, plan.site)
     return experiments.add_plan(store, plan, new_salt())
 
 

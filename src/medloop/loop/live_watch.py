@@ -6,6 +6,7 @@ watch.answers.add("med-assistant-v3-1f2e3d4c", ok=True, seconds=1.2)      # each
 """
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -17,10 +18,10 @@ from medloop.deploy.protocol import Fleet
 from medloop.deploy.reconcile import Reconciler, ReconcileReport
 from medloop.errors import MedloopError
 from medloop.loop.deploy import DeployOutcome
-from medloop.loop.rollback import roll_back
+from medloop.loop.rollback import block, roll_back
 from medloop.store.records import deploy_events as log
 from medloop.store.records.live_signals import live_signals
-from medloop.store.records.routes import live_route
+from medloop.store.records.routes import live_route, site_champions
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class WatchReport:
     alarms: tuple[LiveAlarm, ...] = ()
     rollback: DeployOutcome | None = None
     problem: str = ""
+    sites: tuple[str, ...] = ()  # what stands about champions of sites, and what was done, in words
 
 
 @dataclass
@@ -41,8 +43,8 @@ class LiveWatch:
     answers: LiveAnswers = field(default_factory=LiveAnswers)
     _reconciler: Reconciler = field(init=False)
     _probe: LiveProbe = field(init=False)
-    _probed: float = float("-inf")
-    _failed: tuple[str, tuple[CanaryVerdict, ...]] = ("", ())
+    _probed: dict[str, float] = field(default_factory=dict)  # by served name
+    _failed: dict[str, tuple[CanaryVerdict, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._reconciler, self._probe = Reconciler(self.fleet), LiveProbe(self.fleet)
@@ -50,32 +52,52 @@ class LiveWatch:
     def check(self) -> WatchReport:
         store = self.fleet.store
         report, live = self._reconciler.check(), live_route(store)
+        sites = tuple(self._check_sites(live, any(replica.is_up for replica in report.replicas)))
         if live is None:
-            return WatchReport(report)
+            return WatchReport(report, sites=sites)
         standing = alarms(self._readings(live), store.settings.deploy)
         for alarm in standing:
             self._record(live, alarm)
         if not standing or not store.settings.deploy.rollback_automatically or live.artifact is None:
-            return WatchReport(report, standing)
+            return WatchReport(report, standing, sites=sites)
         if not any(replica.is_up for replica in report.replicas):
-            return WatchReport(report, standing, problem="No model server answers, so there is nothing to roll back to.")
+            problem = "No model server answers, so there is nothing to roll back to."
+            return WatchReport(report, standing, problem=problem, sites=sites)
         reason = f"{standing[0].kind}: {standing[0].reason}"
         try:
             outcome = roll_back(self.fleet, actor="medloop", reason=reason, automatic=True, expected=live)
         except MedloopError as error:
-            return WatchReport(report, standing, problem=str(error))
-        self._failed = ("", ())
-        return WatchReport(report, standing, outcome)
+            return WatchReport(report, standing, problem=str(error), sites=sites)
+        self._failed.pop(live.served_name, None)
+        return WatchReport(report, standing, outcome, sites=sites)
+
+    def _check_sites(self, main: Route | None, any_up: bool) -> Iterator[str]:
+        """The champions of sites, by the same limits; one with an alarm is blocked, and main's champion answers there."""
+        store = self.fleet.store
+        own = {route.served_name: route for route in site_champions(store).values()}
+        for name, route in own.items():
+            if main is not None and name == main.served_name:
+                continue  # what stands against it stands against the champion of main
+            standing = alarms(self._readings(route), store.settings.deploy)
+            for alarm in standing:
+                self._record(route, alarm)
+                yield f"{name}: {alarm.kind}: {alarm.reason}"
+            if standing and any_up and store.settings.deploy.rollback_automatically and route.artifact is not None:
+                reason = f"{standing[0].kind}: {standing[0].reason}"
+                left = block(store, name, route.artifact, route.version, actor="medloop", reason=reason)
+                self._failed.pop(name, None)
+                yield f"{name} is blocked, and the champion of main answers at {', '.join(left)}."
 
     def _readings(self, live: Route) -> LiveReadings:
         store, limits = self.fleet.store, self.fleet.store.settings.deploy
         since = max(live.timestamp, utc_now() - timedelta(minutes=limits.window_minutes))
         signals = live_signals(store, live_names_of(live), since)
         window_s = (utc_now() - since).total_seconds()
-        if limits.probe_every_s and time.monotonic() - self._probed >= limits.probe_every_s:
-            self._failed = (live.served_name, self._probe.ask(live.served_name, self.answers))
-            self._probed = time.monotonic()
-        failed = self._failed[1] if self._failed[0] == live.served_name else ()
+        due = self._probed.get(live.served_name, float("-inf")) + limits.probe_every_s
+        if limits.probe_every_s and time.monotonic() >= due:
+            self._failed[live.served_name] = self._probe.ask(live.served_name, self.answers)
+            self._probed[live.served_name] = time.monotonic()
+        failed = self._failed.get(live.served_name, ())
         counts = self.answers.counts(live.served_name, window_s)
         return LiveReadings(signals.flaggers, signals.judged, signals.liked, counts, failed)
 

@@ -1,6 +1,7 @@
 """Rollback: let an earlier version answer at once, by a person or by an alarm.
 
     roll_back(fleet, actor=actor(), reason="worse in triage")         # to the version before; or to="2", to="base"
+    block_version(store, 3, actor=actor(), reason="harm")             # version 3 answers at no site any more
     clear_block(store, 3, actor=actor())                              # version 3 may be deployed again
 
 The version that answered is blocked until a person clears it, so a rollback never goes round in a circle: it descends to the
@@ -14,19 +15,24 @@ from functools import partial
 from medloop.contracts.assistant import Champion, Route
 from medloop.contracts.deploy import DeployEvent
 from medloop.contracts.registry import AliasAction
-from medloop.deploy.copies import is_ours, make_copy
+from medloop.deploy.copies import is_ours, make_copy, served_name
 from medloop.deploy.protocol import DeployFailedError, Deployment, DeployOvertakenError, Fleet, Target
 from medloop.deploy.server import observe
 from medloop.errors import InputError, MedloopError
-from medloop.loop.deploy import NO_REPLICAS, DeployOutcome, DeployRefusedError, target_of
+from medloop.loop.deploy import NO_REPLICAS, DeployOutcome, DeployRefusedError, end_site_champion, target_of
 from medloop.privacy.phi.reason import LONGEST_REASON, checked_reason
 from medloop.store.db import Store
 from medloop.store.records import deploy_events as log
 from medloop.store.records import registry
 from medloop.store.records.registry import NoSuchVersionError, StoredVersion
-from medloop.store.records.routes import live_route, route_number, routes
+from medloop.store.records.routes import live_route, route_number, routes, site_champions
 
 BASE = "base"
+# Where a version cannot just be blocked, and what to do there.
+ON_MAIN: dict[Champion, str] = {
+    "champion": "Roll it back: medloop rollback --reason TEXT",
+    "challenger": "Stop its experiment: medloop experiment stop ID",
+}
 
 
 def roll_back(
@@ -118,14 +124,34 @@ def _rollback_target(fleet: Fleet, candidate: StoredVersion | None) -> Target:
     raise DeployFailedError("No model server has the base", NO_REPLICAS)
 
 
-def block(store: Store, name: str, artifact: str, version: int | None, *, actor: str, reason: str) -> None:
-    """These bytes do not go live until a person clears them."""
+def block_version(store: Store, version: int, *, actor: str, reason: str) -> list[str]:
+    """A person stops a version that answers only at sites, or nowhere yet; returns the sites that main's champion answers now."""
+    reason = checked_reason(reason)
+    if not reason:
+        raise InputError("A block needs a reason", "Say why, for the audit log")
+    record = registry.get_version(store, store.settings.registry.model, version).record
+    if log.block_of(store, record.artifact) is not None:
+        raise InputError(f"{record.label} is blocked already", "See what is: medloop deploy status")
+    for arm, instead in ON_MAIN.items():
+        route = live_route(store, arm)
+        if route is not None and route.artifact == record.artifact:
+            raise InputError(f"{record.label} is the {arm} of main, and something has to answer in its place", instead)
+    return block(store, served_name(record), record.artifact, version, actor=actor, reason=reason)
+
+
+def block(store: Store, name: str, artifact: str, version: int | None, *, actor: str, reason: str) -> list[str]:
+    """These bytes do not go live until a person clears them. Sites that had them as their champion get that of `main` from the
+    block on, and keep it after the block is cleared; returns these sites."""
+    leaving = [site for site, route in site_champions(store).items() if route.artifact == artifact]
     if log.block_of(store, artifact) is None:
         event = DeployEvent(
             event_id=log.new_event_id(), kind="block", served_name=name, artifact=artifact, version=version, reason=reason,
             changed_by=actor,
         )  # fmt: skip
         log.add_event(store, event)
+    for site in leaving:
+        end_site_champion(store, site, actor=actor, reason=reason)
+    return leaving
 
 
 def _follow(store: Store, live: Route, candidate: StoredVersion | None, actor: str, reason: str) -> None:

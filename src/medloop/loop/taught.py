@@ -4,7 +4,8 @@
     now = answer_now(settings, store, correction)
 
 The rule comes from the codebook with its votes and trial, the criteria from the store, everything else from the lineage of the
-correction. The answer of now is that of the live model with the live codebook, greedy, on the scrubbed question.
+correction. The answer of now is that of the live model with the live codebook of the correction's site, greedy, on the scrubbed
+question.
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from medloop.settings import Settings
 from medloop.store.db import Store
 from medloop.store.lineage_graph import lineage_graph
 from medloop.store.records import criteria
+from medloop.store.records.sites import record_site
 
 MADE: tuple[NodeKind, ...] = ("dataset", "model", "version", "release")  # what training makes of a correction, in this order
 
@@ -70,8 +72,9 @@ def answer_now(settings: Settings, store: Store, correction: Correction, *, answ
     if assessed.quarantined:
         raise InputError("The question may name a person, so no model is asked", "Ask it on the page Chat without the name")
     question = " ".join(assessed.cleaned.split())
-    model, answer = answers or live_answers(settings, store)
-    prompt, rules = CodebookSide(rules_for(store)).prompt(question)
+    site = record_site(store, correction.correction_id)
+    model, answer = answers or live_answers(settings, store, site)
+    prompt, rules = CodebookSide(rules_for(store, site=site)).prompt(question)
     [text] = answer([prompt])
     text = as_shown(text, question, rules)
     rows = [row for row in _shown(store, correction.correction_id) if row.content.detector]

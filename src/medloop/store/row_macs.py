@@ -58,6 +58,7 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     **{name: (f"{name}.add",) for name in (*_RECORDS, "traces", "incidents", "red_team_cases", "users", "api_keys")},
     "retrain_triggers": ("retrain_triggers.add",),
     "quarantine": ("quarantine.hold",),
+    "record_sites": ("record_sites.add",),
     "withdrawals": tuple(f"{name}.withdraw" for name in _RECORDS),
     "consents": ("consents.grant", "consents.withdraw"),
     "erasure_requests": ("erasure.request",),

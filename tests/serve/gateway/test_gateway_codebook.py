@@ -14,7 +14,7 @@ GOLDEN = "Do not stop metoprolol on your own. Ask her doctor first, because stop
 @pytest.fixture
 def quick_model(monkeypatch):
     monkeypatch.setattr(
-        codebook_trial, "live_answers", lambda settings, store: ("test", lambda prompts: ["Rest."] * len(prompts))
+        codebook_trial, "live_answers", lambda settings, store, site="all": ("test", lambda prompts: ["Rest."] * len(prompts))
     )
 
 

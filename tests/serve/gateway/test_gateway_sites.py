@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from medloop.contracts import CodebookEntry, EntryText, Trace
+from medloop.contracts import CodebookEntry, Correction, EntryText, Trace
 from medloop.contracts.assistant import Route
 from medloop.contracts.deploy import DeployEvent
 from medloop.errors import InputError
 from medloop.experiment.observe import AnswerFindings
 from medloop.experiment.plan import PlanConfig, make_plan
 from medloop.loop import codebook as work
-from medloop.loop import codebook_trial, experiment
+from medloop.loop import codebook_growth, codebook_trial, experiment, taught
 from medloop.privacy.consent import subject_of
-from medloop.store.records import codebook, crud, deploy_events, experiments, sites, users
+from medloop.store.integrity import verify_store
+from medloop.store.records import codebook, crud, deploy_events, erasing, experiments, sites, users
 from medloop.store.records.routes import add_route
 
 QUESTION = "My mother takes metoprolol and feels fine. Can she stop taking it?"
@@ -50,7 +51,7 @@ class SiteWorld:
 @pytest.fixture
 def two_sites(gateway_world, monkeypatch) -> SiteWorld:
     monkeypatch.setattr(
-        codebook_trial, "live_answers", lambda settings, store: ("test", lambda prompts: ["Rest."] * len(prompts))
+        codebook_trial, "live_answers", lambda settings, store, site="all": ("test", lambda prompts: ["Rest."] * len(prompts))
     )
     world = gateway_world(trace_share=1.0)
     store = world.client.app.state.store
@@ -160,10 +161,101 @@ def test_a_user_of_a_site_reads_nobody_elses_words(two_sites) -> None:
 
 def test_no_header_and_no_body_names_another_site(two_sites) -> None:
     mine = rule(two_sites, "ward-b", "Name the phone number of the ward.")
-    body = {"messages": [{"role": "user", "content": QUESTION}], "site": "ward-b", "metadata": {"site": "ward-b"}}
     headers = {"Authorization": f"Bearer {two_sites.keys['dr.a']}", "X-Medloop-Site": "ward-b"}
-    answer = two_sites.world.client.post("/v1/chat/completions", json=body, headers=headers)
-    assert answer.status_code != 200 or mine.entry_id not in answer.json()["medloop"]["rules"]
+    for more, status in (({}, 200), ({"metadata": {"site": "ward-b"}}, None), ({"site": "ward-b"}, 400)):
+        body = {"messages": [{"role": "user", "content": QUESTION}], **more}
+        answer = two_sites.world.client.post("/v1/chat/completions", json=body, headers=headers)
+        assert status in (None, answer.status_code), answer.text
+        assert answer.status_code == 400 or answer.json()["medloop"]["rules"] == []
+    assert two_sites.ask("dr.b")["medloop"]["rules"] == [mine.entry_id]
+    logged = {
+        "session_id": "s1", "agent_name": "a", "model_version": "m@1", "meta": {"site": "ward-a"},
+        "messages": [{"role": "user", "content": "I cough."}, {"role": "assistant", "content": "Rest."}],
+    }  # fmt: skip
+    refused = two_sites.call("dr.main", "POST", "/api/v1/traces", json=logged)
+    assert refused.status_code == 422 and "site" in refused.text
+    assert two_sites.call("dr.main", "POST", "/api/v1/traces", json={**logged, "meta": {"ward": "a"}}).status_code == 201
+
+
+def test_a_correction_cannot_name_a_rating_of_another_site(two_sites) -> None:
+    trace_id = two_sites.ask("dr.b", user="patient 7")["medloop"]["inference_id"]
+    rating = {"trace_id": trace_id, "thumb": "down", "feedback_id": "fb_b_1"}
+    assert two_sites.call("dr.b", "POST", "/api/v1/rlhf/feedback", json=rating).status_code == 201
+    body = {"feedback_id": "fb_b_1", "prompt": QUESTION, "original": "Rest.", "golden": GOLDEN}
+    path, told = "/api/v1/rlhf/correction", set()
+    for more in ({}, {"subject": "patient 7"}, {"subject": "patient 8"}, {"feedback_id": "fb_b_9"}):
+        refused = two_sites.call("dr.a", "POST", path, json={**body, **more})
+        assert refused.status_code == 422
+        told.add(refused.json()["error"])
+    assert len(told) == 1 and next(iter(told)).startswith("There is no feedback with this feedback_id")
+    assert two_sites.call("dr.b", "POST", path, json=body).status_code == 201
+    assert two_sites.call("dr.main", "POST", path, json=body).status_code == 201
+
+
+def test_a_correction_stays_that_of_the_site_it_was_sent_from(two_sites) -> None:
+    body = {"prompt": QUESTION, "original": "Rest.", "golden": GOLDEN, "consent": ["training"]}
+    sent = {who: two_sites.call(who, "POST", "/api/v1/rlhf/correction", json=body).json() for who in ("dr.a", "dr.main")}
+    for who, site in (("dr.a", "ward-b"), ("dr.main", "ward-b")):
+        sites.assign(two_sites.store, users.get_user(two_sites.store, who), site, actor="test")
+    found = {who: work.propose_from(two_sites.store, row["correction_id"], actor="test").site for who, row in sent.items()}
+    assert found == {"dr.a": "ward-a", "dr.main": "all"}
+    made = codebook_growth.propose_prompt(two_sites.store, actor="test", author="usr_x", site="ward-a")
+    assert made.site == "ward-a" and made.evidence == (sent["dr.a"]["correction_id"],)
+    central = codebook_growth.propose_prompt(two_sites.store, actor="test", author="usr_x")
+    assert central.site == "all" and central.evidence == (sent["dr.main"]["correction_id"],)
+    assert verify_store(two_sites.store).ok
+    found_ids, _ = erasing.find_by_ids(two_sites.store, [sent["dr.a"]["correction_id"]])
+    erasing.remove_rows(two_sites.store, found_ids, [], erasing.ErasureOrder("er_1", "asked", "test"), lambda _: False)
+    assert sites.record_site(two_sites.store, sent["dr.a"]["correction_id"]) == "main" and verify_store(two_sites.store).ok
+
+
+def test_a_program_speaks_for_clinicians_of_its_site(two_sites) -> None:
+    store, get = two_sites.store, lambda name: users.get_user(two_sites.store, name)
+    for name, site in (("bot.a", "ward-a"), ("bot.main", "main")):
+        sites.assign(store, users.add_user(store, name, "engineer", actor="test"), site, actor="test")
+    with pytest.raises(InputError, match="bot.a belongs to the site ward-a, and dr.b to ward-b"):
+        users.new_key(store, get("bot.a"), speaks_for=[get("dr.b")], actor="test")
+    two_sites.keys["bot.a"] = users.new_key(store, get("bot.a"), speaks_for=[get("dr.a")], actor="test")
+    two_sites.keys["bot.main"] = users.new_key(store, get("bot.main"), speaks_for=[get("dr.a")], actor="test")
+    body = {"prompt": QUESTION, "original": "Rest.", "golden": GOLDEN, "consent": ["training"], "clinician_id": "dr.a"}
+
+    def send(who: str) -> Any:
+        return two_sites.call(who, "POST", "/api/v1/rlhf/correction", json=body)
+
+    sent = {who: send(who).json()["correction_id"] for who in ("bot.a", "bot.main")}
+    assert {sites.record_site(store, name) for name in sent.values()} == {"ward-a"}
+    sites.assign(store, get("dr.a"), "ward-b", actor="test")
+    assert {key.user: key.speaks_for for key in users.list_keys(store) if key.speaks_for} == {"bot.main": ("dr.a",)}
+    assert sites.record_site(store, send("bot.main").json()["correction_id"]) == "ward-b"
+
+
+def test_a_rule_of_a_site_is_tried_and_shown_with_the_model_and_rules_of_that_site(two_sites, monkeypatch) -> None:
+    store, settings, asked = two_sites.store, two_sites.world.settings, list[str]()
+    mine = rule(two_sites, "ward-b", "Name the phone number of the ward.")
+
+    def answers(settings: Any, store: Any, site: str = "all") -> Any:
+        asked.append(site)
+        return "test", lambda prompts: ["Rest."] * len(prompts)
+
+    monkeypatch.setattr(codebook_trial, "live_answers", answers)
+    monkeypatch.setattr(taught, "live_answers", answers)
+    codebook_trial.try_entry(settings, store, mine, actor="test")
+    body = {"prompt": QUESTION, "original": "Rest.", "golden": GOLDEN, "consent": ["training"]}
+    for who, rules in (("dr.b", (mine.entry_id,)), ("dr.main", ())):
+        sent = two_sites.call(who, "POST", "/api/v1/rlhf/correction", json=body).json()["correction_id"]
+        assert taught.answer_now(settings, store, crud.get(store, Correction, sent)).rules == rules
+    assert asked == ["ward-b", "ward-b", "main"]
+
+
+def test_unknown_sites_are_refused(two_sites) -> None:
+    entry = {"text": "Ask for the dose.", "triggers": ["dose"], "site": "wrad-a"}
+    refused = two_sites.call("dr.main", "POST", "/api/v1/codebook", json=entry)
+    assert refused.status_code == 422 and "ward-a, ward-b" in refused.text
+    plan = make_plan(PlanConfig(), name="slip", champion="med@1", challenger="med@2", by="usr_1", site="Ward A")
+    with pytest.raises(InputError, match="name of a site"):
+        experiment.plan_experiment(two_sites.store, plan)
+    with pytest.raises(InputError, match="Nobody belongs"):
+        experiment.plan_experiment(two_sites.store, plan.model_copy(update={"site": "wrad-a"}))
 
 
 def test_only_askers_belong_to_a_site_and_moving_ends_their_keys(two_sites) -> None:
@@ -172,4 +264,7 @@ def test_only_askers_belong_to_a_site_and_moving_ends_their_keys(two_sites) -> N
         sites.assign(two_sites.store, auditor, "ward-a", actor="test")
     with pytest.raises(InputError, match="name of a site"):
         sites.assign(two_sites.store, users.get_user(two_sites.store, "dr.a"), "Ward A", actor="test")
+    with pytest.raises(InputError, match="medloop site assign dr.a main"):
+        users.change_user(two_sites.store, users.get_user(two_sites.store, "dr.a"), role="admin", actor="test")
     assert sites.assign(two_sites.store, users.get_user(two_sites.store, "dr.a"), "main", actor="test") == 1
+    assert users.change_user(two_sites.store, users.get_user(two_sites.store, "dr.a"), role="admin", actor="test") == 0

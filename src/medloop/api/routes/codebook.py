@@ -132,10 +132,11 @@ def examples(request: Request, caller: CodebookProposer, most: Annotated[int, Qu
 
 
 @router.post("/prompt", status_code=201, responses=ERRORS)
-def prompt(request: Request, caller: CodebookProposer) -> Json:
-    """Propose a system prompt from the mistakes that experts corrected; it is tried and approved like a rule."""
+def prompt(request: Request, caller: CodebookProposer, site: Annotated[str, Query(max_length=32)] = EVERY_SITE) -> Json:
+    """Propose a system prompt from the mistakes that experts corrected (at one site, if named); it is tried and approved like a
+    rule."""
     check_rate(request, caller)
-    return as_json(propose_prompt(store_of(request), actor=caller.user_id, author=caller.user_id), caller)
+    return as_json(propose_prompt(store_of(request), actor=caller.user_id, author=caller.user_id, site=site), caller)
 
 
 @router.post("/rollback", responses=ERRORS)

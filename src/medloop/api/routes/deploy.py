@@ -1,4 +1,4 @@
-"""`/api/v1/deploy`: what answers, what the model servers have; deploy the champion, roll back, clear a block."""
+"""`/api/v1/deploy`: what answers, what the model servers have; deploy the champion, roll back, block, clear a block."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from medloop.api.policy import Caller, allow
 from medloop.api.routes.feedback import REFUSED
 from medloop.contracts.assistant import Champion
 from medloop.loop.deploy import DeployOutcome, deploy_alias, deploy_status, open_fleet
-from medloop.loop.rollback import clear_block, roll_back
+from medloop.loop.rollback import block_version, clear_block, roll_back
 from medloop.privacy.phi.reason import LONGEST_REASON
 from medloop.store.db import Store
 from medloop.store.records.deploy_events import events
@@ -44,6 +44,13 @@ class DeployRollbackBody(BaseModel):
     to: str | None = Field(
         None, pattern=r"^(base|[0-9]{1,9})$", description="A version or base; the version before if not given."
     )
+
+
+class BlockBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    version: int = Field(ge=1, le=2**31 - 1)
+    reason: str = Field(min_length=1, max_length=LONGEST_REASON)
 
 
 class ClearBlockBody(BaseModel):
@@ -90,6 +97,15 @@ async def rollback(body: DeployRollbackBody, request: Request, caller: Stopper) 
 def _roll_back(store: Store, body: DeployRollbackBody, by: str) -> Json:
     with open_fleet(store) as fleet:
         return _fields(roll_back(fleet, actor=by, reason=body.reason, to=body.to))
+
+
+@router.post("/block", response_model=Json, responses=ERRORS)
+async def block(body: BlockBody, request: Request, caller: Stopper) -> Response:
+    """Stop a version that answers at sites: main's champion answers there from now on. 422 for what main itself uses."""
+    check_rate(request, caller)
+    store = store_of(request)
+    left = await run_in_threadpool(lambda: block_version(store, body.version, actor=caller.user_id, reason=body.reason))
+    return JSONResponse({"version": body.version, "blocked": True, "sites": left})
 
 
 @router.post("/clear", response_model=Json, responses=ERRORS)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from medloop.contracts.base import Hash, Unit, to_utc, utc_now
 from medloop.contracts.chat import Role
@@ -234,6 +234,13 @@ class TraceBody(StrictBody):
     subject: Id | None = Field(None, description="Your id of the person it is about; only a keyed hash of it is stored.")
     sampling_share: Unit | None = None
     meta: dict[MetaName, str | int | float | bool | None] = Field(default_factory=dict, max_length=50)
+
+    @field_validator("meta")
+    @classmethod
+    def _site_is_not_sent(cls, meta: dict[str, Any]) -> dict[str, Any]:
+        if "site" in meta:
+            raise ValueError("'site' is the server's: it comes from the key; choose another name")
+        return meta
 
     @model_validator(mode="after")
     def _roles_alternate(self) -> TraceBody:

@@ -15,7 +15,7 @@ from medloop.contracts.feedback import same_texts
 from medloop.errors import InputError
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
 from medloop.store.db import Store
-from medloop.store.records import consents, shown_items, users
+from medloop.store.records import consents, shown_items, sites, users
 
 RatingBody = FeedbackBody | PreferenceBody | CorrectionBody
 NO_TRACE = "There is no trace with this trace_id"
@@ -82,6 +82,19 @@ def _is_about(record: Feedback | Preference | Correction, trace: Trace) -> bool:
     exchange = (trace.conversation.question, trace.conversation.answer or "")
     question, *answers = record.exchange
     return any(same_texts((question, answer), exchange) for answer in answers)
+
+
+def may_name(store: Store, sender: Sender, feedback_id: str, recorded_by: str | None) -> bool:
+    """Users of a site name ratings of their own site; to them those of another one do not exist."""
+    own = sender.site == DEFAULT_SITE or recorded_by == sender.user_id
+    return own or sites.record_site(store, feedback_id) == sender.site
+
+
+def site_of_sender(store: Store, sender: Sender, clinician: str | None) -> str:
+    """Where a judgement comes from: the sender's site, or that of the clinician whom a program of `main` names."""
+    if sender.site == DEFAULT_SITE and sender.is_program and clinician is not None:
+        return sites.site_of(store, clinician)
+    return sender.site
 
 
 def hash_of_request(store: Store, caller: str, idempotency_key: str) -> str:

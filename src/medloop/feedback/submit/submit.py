@@ -45,10 +45,12 @@ from medloop.feedback.submit.sender import (
     check_exchange,
     check_sender,
     hash_of_request,
+    may_name,
+    site_of_sender,
 )
 from medloop.privacy.consent import subject_of
 from medloop.store.db import Store
-from medloop.store.records import crud, shown_items, workspace_settings
+from medloop.store.records import crud, shown_items, sites, workspace_settings
 from medloop.store.records.write_request import Json, Lookup, LookupResults, NewRows, WriteRequest
 from medloop.store.tables import natural_id, quarantine
 
@@ -194,8 +196,11 @@ class _RecordBuilder:
             for row in held
         )
         answer = {**ids, "timestamp": timestamp, "quarantined": bool(held), **note_about(built, self.sender)}
-        held_rows = tuple((quarantine, row) for row in held)
-        return NewRows(answer, tuple(built), held_rows, (*events, *flags.events), update=flags.update)
+        judged = [crud.id_of(record) for record in built if type(record) in CONTRACTS.values() and not isinstance(record, Trace)]
+        sent_from = site_of_sender(self.store, self.sender, self.clinician)
+        site_rows, site_events = sites.site_rows(judged, sent_from, self.sender.user_id)
+        plain_rows = (*((quarantine, row) for row in held), *site_rows)
+        return NewRows(answer, tuple(built), plain_rows, (*events, *site_events, *flags.events), update=flags.update)
 
     def reported(self, record: Contract) -> list[FlaggedAnswer]:
         """The answers that the record before it has flagged; they have their incidents."""
@@ -235,7 +240,8 @@ class _RecordBuilder:
             if trace.meta.get("site", DEFAULT_SITE) != self.sender.site:
                 raise InputError(NO_TRACE, "Name an answer of your own site")
         if isinstance(body, CorrectionBody) and body.feedback_id is not None:
-            if self.known.rows.get(Lookup(Feedback, body.feedback_id)) is None:
+            rated = self.known.rows.get(Lookup(Feedback, body.feedback_id))
+            if rated is None or not may_name(self.store, self.sender, rated.feedback_id, rated.recorded_by):
                 raise InputError("There is no feedback with this feedback_id", OWN_ID)
         if body.supersedes is not None:
             before = self.known.rows.get(Lookup(CONTRACTS[type(body)], body.supersedes))

@@ -317,7 +317,8 @@ def remove_rows(
         _clear_notes(store, conn, every, ids.get("incidents", set()))
         evidence.remove_clear_names(conn, every, drop_model)
         for chunk in chunks(every):
-            conn.execute(delete(tables.quarantine).where(tables.quarantine.c.record_id.in_(chunk)))
+            for about in (tables.quarantine, tables.record_sites):
+                conn.execute(delete(about).where(about.c.record_id.in_(chunk)))
         lineage.remove_records(conn, every)
         experiments.erase_observations(conn, every)
         for table in TABLES.values():

@@ -3,7 +3,7 @@
     add_route(store, Route(served_name="med-assistant-v3", model="med-assistant", version=3, reason="passed the gate", ...))
     live_route(store)                # the newest one; None: nothing was deployed yet
     live_route(store, "challenger")  # the version that an experiment compares with it
-    live_route(store, site="ward-7") # of a site with a champion of its own; None: it has that of `main`
+    site_champion(store, "ward-7")   # of a site with a champion of its own; None: it has that of `main`
     live_routes(store)               # of all sites and arms: what the model servers must have
     route_number(store)              # changes with every new route: cheap enough to ask before every answer
 
@@ -11,6 +11,7 @@ A row that was changed, added or removed past medloop is an IntegrityError.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row, Select, func, insert, select
@@ -22,6 +23,8 @@ from medloop.errors import BusyError
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
+from medloop.store.records.deploy_events import block_of
+from medloop.store.records.registry import taint_of
 from medloop.store.tables import serving_routes as table
 
 _NEWEST = select(func.max(table.c.id))
@@ -60,11 +63,33 @@ def live_route(store: Store, arm: Champion = "champion", *, site: str = DEFAULT_
 
 
 def live_routes(store: Store) -> list[Route]:
-    """The newest route of each arm at each site, those of `main` first."""
+    """The newest route of each arm of `main`, then the champions of sites that have one of their own."""
+    arms: tuple[Champion, ...] = ("champion", "challenger")
+    main = [route for arm in arms if (route := live_route(store, arm)) is not None]
+    return [*main, *site_champions(store).values()]
+
+
+def site_champion(store: Store, site: str) -> Route | None:
+    """The champion of a site other than `main`; None where it has none, gave it back, it was blocked, or an erasure reached it:
+    a cycle that is done again replaces the champion of `main` alone."""
+    own = live_route(store, site=site) if site != DEFAULT_SITE else None
+    if own is None or own.version is None:
+        return None
+    is_out = own.artifact is not None and (block_of(store, own.artifact) or taint_of(store, own.artifact))
+    return None if is_out else own
+
+
+def site_champions(store: Store) -> dict[str, Route]:
+    """By site, in the order of their names."""
     with store.read() as conn:
-        known = conn.execute(select(table.c.site, table.c.arm).distinct()).all()
-    known = sorted(known, key=lambda row: (row.site != DEFAULT_SITE, row.site, row.arm))
-    return [route for row in known if (route := live_route(store, row.arm, site=row.site)) is not None]
+        known = sorted(conn.execute(select(table.c.site).distinct()).scalars())
+    return {site: route for site in known if (route := site_champion(store, site)) is not None}
+
+
+def last_change(store: Store) -> datetime | None:
+    """When a route of any arm at any site was changed last."""
+    rows = genuine_rows(store, table, select(table).order_by(table.c.id.desc()).limit(1))
+    return rows[0].timestamp if rows else None
 
 
 def routes(store: Store, *, limit: int = 100, arm: Champion = "champion") -> list[Route]:

@@ -2,6 +2,7 @@
 
     assign(store, user, "ward-7", actor="cli")        # their answers follow the rules and experiments of ward-7
     site_of(store, user_id)                           # "main" for the central staff, and for whoever is not a user
+    record_site(store, "cor_…")                       # where a judgement came from; its author may have moved since
     list_sites(store)
 
 The site of a request is that of the user whose key or session it has; no header can name another. Users of `main` are the
@@ -11,22 +12,25 @@ feedback, and reads no record at all (api/policy.py), so nothing that another si
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select, update
+from sqlalchemy import Connection, Table, select, update
 
-from medloop.contracts import AuditEvent
+from medloop.contracts import AuditEvent, Correction, Feedback, utc_now
 from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.contracts.rule import EVERY_SITE
 from medloop.errors import InputError
 from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.records import codebook, experiments
+from medloop.store.genuine_rows import genuine_rows
+from medloop.store.records import codebook, crud, experiments, routes
+from medloop.store.records.site_rules import check_role_at
 from medloop.store.records.users import User, end_access
-from medloop.store.tables import users
+from medloop.store.records.write_request import Json
+from medloop.store.tables import api_keys, record_sites, users
 
 SITE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
-ASKERS = ("clinician", "engineer")  # the other roles only read and decide, which is the work of the central staff
 
 
 @dataclass(frozen=True)
@@ -43,20 +47,41 @@ def checked_site(name: str) -> str:
     return name
 
 
-def assign(store: Store, user: User, site: str, *, actor: str) -> int:
-    """Move a user to a site. Their sessions and keys end, because they gain or lose what they may read; how many keys."""
-    checked_site(site)
-    if site != DEFAULT_SITE and user.role not in ASKERS:
+def known_site(store: Store, name: str) -> str:
+    """The name of a site that somebody belongs to: a slip of the pen must not make one."""
+    with store.read() as conn:
+        known = {DEFAULT_SITE, *conn.execute(select(users.c.site)).scalars()}
+    if checked_site(name) not in known:
         raise InputError(
-            f"{user.name} is {user.role}; only {' and '.join(f'{role}s' for role in ASKERS)} can belong to a site",
-            "The other roles are central staff",
+            f"Nobody belongs to the site '{name}'",
+            f"Sites are {', '.join(sorted(known))}; a new one begins with: medloop site assign USER {name}",
         )
+    return name
+
+
+def assign(store: Store, user: User, site: str, *, actor: str) -> int:
+    """Move a user to a site. Their sessions and keys end, because they gain or lose what they may read; how many keys. Keys of
+    programs of another site do not speak for them any more."""
+    checked_site(site)
+    check_role_at(user.name, user.role, site)
     with store.write() as conn:
         conn.execute(update(users).where(users.c.user_id == user.user_id).values(site=site))
         keys = end_access(conn, user.user_id, actor)
+        _end_speaking_for(conn, user.user_id, site, actor)
         detail: dict[str, str | int | float | bool] = {"name": user.name, "site": site, "keys_revoked": keys}
         audit.append(conn, AuditEvent(actor=actor, action="users.site", subject=user.user_id, detail=detail))
     return keys
+
+
+def _end_speaking_for(conn: Connection, user_id: str, site: str, actor: str) -> None:
+    """Keys of programs of other sites (but `main`) do not speak any more for a user who belongs to `site` now."""
+    query = select(api_keys.c.api_key_id, api_keys.c.speaks_for).join(users, users.c.user_id == api_keys.c.user_id)
+    for row in conn.execute(query.where(users.c.site.not_in((DEFAULT_SITE, site)), api_keys.c.revoked.is_(None))).all():
+        if user_id in row.speaks_for:
+            left = [person for person in row.speaks_for if person != user_id]
+            conn.execute(update(api_keys).where(api_keys.c.api_key_id == row.api_key_id).values(speaks_for=left))
+            detail: dict[str, str | int | float | bool] = {"no_longer_for": user_id}
+            audit.append(conn, AuditEvent(actor=actor, action="api_keys.change", subject=row.api_key_id, detail=detail))
 
 
 def site_of(store: Store, user_id: str | None) -> str:
@@ -64,19 +89,38 @@ def site_of(store: Store, user_id: str | None) -> str:
         return conn.execute(select(users.c.site).where(users.c.user_id == (user_id or ""))).scalar() or DEFAULT_SITE
 
 
-def scope_of(store: Store, *people: str | None) -> str:
-    """Whose answers these people's words may change (an author's, and that of the program which passed them on): those of the
-    site that one of them belongs to, or of all sites where they are central staff."""
-    return next((site for person in people if (site := site_of(store, person)) != DEFAULT_SITE), EVERY_SITE)
+def record_site(store: Store, record_id: str) -> str:
+    """The site that a judgement was sent from."""
+    rows = genuine_rows(store, record_sites, select(record_sites).where(record_sites.c.record_id == record_id))
+    return str(rows[0].site) if rows else DEFAULT_SITE
+
+
+def site_rows(record_ids: Sequence[str], site: str, actor: str) -> tuple[list[tuple[Table, Json]], list[AuditEvent]]:
+    """The rows that say where judgements came from, and their audit lines, for the writer; none for those of `main`."""
+    if site == DEFAULT_SITE:
+        return [], []
+    rows: list[tuple[Table, Json]] = [
+        (record_sites, {"record_id": one, "site": site, "timestamp": utc_now()}) for one in record_ids
+    ]
+    return rows, [AuditEvent(actor=actor, action="record_sites.add", subject=one, detail={"site": site}) for one in record_ids]
+
+
+def scope_of(store: Store, record: Correction | Feedback) -> str:
+    """Whose answers a judgement may change: those of the site that it was sent from, or of all sites where central staff sent
+    it. What an import brought counts as sent by the clinician whom it names."""
+    site = record_site(store, crud.id_of(record))
+    if site == DEFAULT_SITE and record.clinician_id != record.recorded_by:
+        site = site_of(store, record.clinician_id)
+    return EVERY_SITE if site == DEFAULT_SITE else site
 
 
 def list_sites(store: Store) -> list[SiteSummary]:
-    """`main` first, then every site that has a user, a live rule or an experiment."""
+    """`main` first, then every site that has a user, a champion of its own, a live rule or an experiment."""
     with store.read() as conn:
         people = Counter(conn.execute(select(users.c.site)).scalars())
     rules = Counter(entry.site for entry in codebook.live(store).entries)
     plans = {row.plan.site: row for row in reversed(experiments.every(store))}
-    names = {*people, *rules, *plans} - {DEFAULT_SITE, EVERY_SITE}
+    names = {*people, *rules, *plans, *routes.site_champions(store)} - {DEFAULT_SITE, EVERY_SITE}
     return [
         SiteSummary(
             name, people[name], rules[name], row.plan.experiment_id if (row := experiments.running(store, name)) else None

@@ -28,6 +28,7 @@ from medloop.contracts import AuditEvent, utc_now, uuid7
 from medloop.errors import InputError
 from medloop.store import audit, passwords, weak_passwords
 from medloop.store.db import Store
+from medloop.store.records.site_rules import check_role_at, check_speaks_for_site
 from medloop.store.tables import api_keys, sessions, users
 
 Role = Literal["clinician", "annotator", "engineer", "auditor", "admin"]
@@ -172,6 +173,8 @@ def change_user(store: Store, user: User, *, actor: str, role: str | None = None
     """Change the role of a user, or disable or enable them. Their sessions and keys end; returns how many keys."""
     if role is not None and role not in ROLES:
         raise InputError(f"There is no role '{role[:64]}'", f"Roles are {', '.join(ROLES)}")
+    if role is not None:
+        check_role_at(user.name, role, user.site)
     changes: dict[str, Any] = {k: v for k, v in {"role": role, "disabled": disabled}.items() if v is not None}
     with store.write() as conn:
         waits_for = None if disabled else _waits_for(conn, role or user.role, actor)
@@ -275,6 +278,7 @@ def _check_speaks_for(user: User, speaks_for: Sequence[User]) -> None:
             raise InputError(
                 f"{person.name} is {state}; a key may speak only for clinicians", "Annotators answer through the review queue"
             )
+        check_speaks_for_site(user.name, user.site, person.name, person.site)
 
 
 def list_keys(store: Store) -> list[ApiKey]:

@@ -1,7 +1,7 @@
 """The tables, as they are after the last migration. A change here needs a migration; a test compares the two.
 
     core        audit log, data keys, guidelines for raters, workspace settings
-    feedback    feedback, preferences, corrections, withdrawals, traces, scores, incidents, red-team cases, retrain triggers
+    feedback    feedback, preferences, corrections, their sites, withdrawals, traces, scores, incidents, red-team cases, triggers
     review      the review queue, its turns and how far it has looked by itself; quarantine
     access      users, API keys, sessions, idempotency keys
     privacy     consents, tombstones, requests for erasures that need two people
@@ -28,6 +28,7 @@ from medloop.store.tables.core import audit_log, data_keys, guidelines, workspac
 from medloop.store.tables.experiment import experiment_cursors, experiment_events, experiment_observations, experiments
 from medloop.store.tables.feedback import (
     incidents,
+    record_sites,
     red_team_cases,
     retrain_triggers,
     rlhf_corrections,
@@ -52,8 +53,8 @@ __all__ = [
     "encrypted_tables", "erasure_requests", "experiment_cursors", "experiment_events", "experiment_observations",
     "experiments", "gate_policies", "gate_results", "gate_sign_offs", "gate_waivers", "guidelines", "id_column",
     "idempotency_keys", "incidents", "lineage", "metadata", "natural_id", "quarantine", "queue_cursor", "queue_items",
-    "queue_turns", "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers", "rlhf_corrections",
-    "rlhf_feedback", "rlhf_preferences", "round_events", "rubric_criteria",
+    "queue_turns", "record_sites", "red_team_cases", "registry_aliases", "registry_versions", "retrain_triggers",
+    "rlhf_corrections", "rlhf_feedback", "rlhf_preferences", "round_events", "rubric_criteria",
     "scored_answers", "sent_records", "serving_routes", "sessions", "sync_cursors",
     "time_columns", "tombstones", "traces", "users", "withdrawals", "workspace_settings",
 ]  # fmt: skip

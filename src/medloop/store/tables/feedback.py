@@ -54,6 +54,12 @@ withdrawals = new_table(
     Column("withdrawn_by", String, nullable=False), timestamp(), mac(),
 )  # fmt: skip
 
+# The site that a judgement came from, where it is not `main`: what its author's site was when it was sent.
+record_sites = new_table(
+    "record_sites", serial(), Column("record_id", String, nullable=False, unique=True), Column("site", String, nullable=False),
+    timestamp(), mac(),
+)  # fmt: skip
+
 traces = new_table(
     "traces", serial(), Column("trace_id", String, nullable=False, unique=True),
     Column("session_id", String, nullable=False, index=True), Column("agent_name", String, nullable=False),

@@ -11,7 +11,7 @@ from medloop.api.routes.deploy import DEPLOYERS, STOPPERS, Deployer, DeployReade
 from medloop.contracts.deploy import DeployKind
 from medloop.errors import BusyError, ConfigError, InputError, ResultError
 from medloop.loop.deploy import deploy_alias, deploy_status, open_fleet
-from medloop.loop.rollback import clear_block, roll_back
+from medloop.loop.rollback import block_version, clear_block, roll_back
 from medloop.privacy.phi.reason import LONGEST_REASON
 from medloop.store.records.deploy_events import events
 from medloop.store.records.routes import live_route, routes
@@ -31,7 +31,8 @@ def deployments_page(request: Request, caller: DeployReader, done: Annotated[str
     note, live = "", live_route(store_of(request))
     if done == "live" and live is not None:
         note = t("deployments_done", name=live.served_name)
-    return _show(request, caller, note=note or (t("deployments_cleared") if done == "clear" else ""))
+    notes = {"clear": "deployments_cleared", "block": "deployments_stopped"}
+    return _show(request, caller, note=note or (t(notes[done]) if done in notes else ""))
 
 
 @router.post("/deployments/rollback")
@@ -48,6 +49,18 @@ def roll_back_step(request: Request, caller: Stopper, form: FormFields) -> Respo
     return redirect("/web/deployments?done=live")
 
 
+@router.post("/deployments/block")
+def block_step(request: Request, caller: Stopper, form: FormFields) -> Response:
+    check_rate(request, caller)
+    if form.get("confirm") != "yes":
+        return _show(request, caller, 422, problem=translator_of(request)("deployments_not_confirmed"))
+    try:
+        block_version(store_of(request), _number(form), actor=caller.user_id, reason=form.get("reason", ""))
+    except PROBLEMS as error:
+        return _refused(request, caller, error)
+    return redirect("/web/deployments?done=block")
+
+
 @router.post("/deployments/{step}")
 def change(request: Request, caller: Deployer, step: str, form: FormFields) -> Response:
     if step not in ("deploy", "clear"):
@@ -58,16 +71,20 @@ def change(request: Request, caller: Deployer, step: str, form: FormFields) -> R
     store, reason = store_of(request), form.get("reason", "")
     try:
         if step == "clear":
-            number = form.get("version", "")
-            if not (number.isascii() and number.isdigit() and len(number) < 10):
-                raise InputError("There is no such version")
-            clear_block(store, int(number), actor=caller.user_id, reason=reason)
+            clear_block(store, _number(form), actor=caller.user_id, reason=reason)
             return redirect("/web/deployments?done=clear")
         with open_fleet(store) as fleet:
             deploy_alias(fleet, actor=caller.user_id, reason=reason)
     except PROBLEMS as error:
         return _refused(request, caller, error)
     return redirect("/web/deployments?done=live")
+
+
+def _number(form: FormFields) -> int:
+    number = form.get("version", "")
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise InputError("There is no such version")
+    return int(number)
 
 
 def _refused(request: Request, caller: Caller, error: Exception) -> Response:
@@ -84,6 +101,7 @@ def _show(
     live = status.live
     context: dict[str, Any] = {
         "status": status, "rows": events(store, limit=MOST_EVENTS, kinds=SHOWN), "who": People(store, translator_of(request)),
+        "stoppable": sorted({route.version for route in status.sites.values() if live is None or route.version != live.version}),
         "earlier": [version for version in earlier if live is None or version != live.version],
         "may_deploy": caller.role in DEPLOYERS, "may_stop": caller.role in STOPPERS, "max_reason": LONGEST_REASON,
         "note": note, "problem": problem, "detail": detail,

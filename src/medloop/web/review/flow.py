@@ -192,7 +192,7 @@ def _newly_flagged(values: Mapping[str, str], target: ReviewTarget | None) -> bo
 
 async def _store(request: Request, caller: Caller, body: ReviewBody, once: str) -> WriteResult:
     check_rate(request, caller)
-    sender = Sender(caller.user_id, by_queue=caller.role == "annotator")
+    sender = Sender(caller.user_id, by_queue=caller.role == "annotator", site=caller.site)
     return await writer_of(request).submit(submit.prepare_submission(store_of(request), body, sender, key=f"web:{once}"))
 
 

@@ -69,7 +69,8 @@ class Answer {
     const acted = this.about.guards.map((act) => `${act.guard} (${act.finding})`);
     if (acted.length) this.meta.textContent += ` · ${words.guards}: ${acted.join(", ")}`;
     const rules = this.about.rules || [];
-    if (rules.length) this.meta.append(` · ${words.rules}: `, ...rules.map((id) => element("a", { href: `/web/codebook/${encodeURIComponent(id)}`, content: `${id.slice(0, 13)} ` })));
+    const shown = (id) => box.dataset.links ? element("a", { href: `/web/codebook/${encodeURIComponent(id)}`, content: `${id.slice(0, 13)} ` }) : `${id.slice(0, 13)} `;
+    if (rules.length) this.meta.append(` · ${words.rules}: `, ...rules.map(shown));
     this.cite();
     this.section.append(feedback(this.about.inference_id, visible));
     return visible;
