@@ -75,7 +75,8 @@ def test_a_person_blocks_the_champion_of_a_site(store, fleet, doubles, settings,
 
 def test_a_site_gives_its_champion_back_and_needs_no_server_for_it(store, fleet, doubles, settings, at_ward) -> None:
     words = ["--home", str(settings.home), "site", "champion", "ward-b"]
-    assert CliRunner().invoke(app, [*words, "2", "--none"]).exit_code == CliRunner().invoke(app, words).exit_code == 2
+    for wrong in ([*words, "2", "--none"], words):
+        assert "Name a version, or say --none" in str(CliRunner().invoke(app, wrong).exception)
     for double in doubles:
         double.kill()
     done = CliRunner().invoke(app, [*words, "--none", "--reason", "as main again"])
@@ -107,7 +108,7 @@ def test_a_rollback_of_main_and_an_erasure_reach_a_site_with_the_same_version(st
     assert route_at(store, "ward-b").served_name == "base" and [route.version for route in live_routes(store)] == [None]
 
 
-def test_a_slip_of_the_pen_makes_no_site(fleet, at_ward) -> None:
+def test_a_slip_of_the_pen_makes_no_site(fleet) -> None:
     with pytest.raises(InputError, match="that of the registry"):
         deploy_site(fleet, "main", 2, actor="test")
     with pytest.raises(InputError, match="Nobody belongs to the site 'wrad-b'"):

@@ -195,7 +195,7 @@ def test_a_correction_cannot_name_a_rating_of_another_site(two_sites) -> None:
 def test_a_correction_stays_that_of_the_site_it_was_sent_from(two_sites) -> None:
     body = {"prompt": QUESTION, "original": "Rest.", "golden": GOLDEN, "consent": ["training"]}
     sent = {who: two_sites.call(who, "POST", "/api/v1/rlhf/correction", json=body).json() for who in ("dr.a", "dr.main")}
-    for who, site in (("dr.a", "ward-b"), ("dr.main", "ward-b")):
+    for who, site in (("dr.a", "ward-b"), ("dr.main", "ward-b"), ("dr.two", "ward-a")):
         sites.assign(two_sites.store, users.get_user(two_sites.store, who), site, actor="test")
     found = {who: work.propose_from(two_sites.store, row["correction_id"], actor="test").site for who, row in sent.items()}
     assert found == {"dr.a": "ward-a", "dr.main": "all"}
@@ -213,7 +213,7 @@ def test_a_program_speaks_for_clinicians_of_its_site(two_sites) -> None:
     store, get = two_sites.store, lambda name: users.get_user(two_sites.store, name)
     for name, site in (("bot.a", "ward-a"), ("bot.main", "main")):
         sites.assign(store, users.add_user(store, name, "engineer", actor="test"), site, actor="test")
-    with pytest.raises(InputError, match="bot.a belongs to the site ward-a, and dr.b to ward-b"):
+    with pytest.raises(InputError, match=r"bot\.a belongs to the site ward-a, and dr\.b to ward-b"):
         users.new_key(store, get("bot.a"), speaks_for=[get("dr.b")], actor="test")
     two_sites.keys["bot.a"] = users.new_key(store, get("bot.a"), speaks_for=[get("dr.a")], actor="test")
     two_sites.keys["bot.main"] = users.new_key(store, get("bot.main"), speaks_for=[get("dr.a")], actor="test")
@@ -264,7 +264,7 @@ def test_only_askers_belong_to_a_site_and_moving_ends_their_keys(two_sites) -> N
         sites.assign(two_sites.store, auditor, "ward-a", actor="test")
     with pytest.raises(InputError, match="name of a site"):
         sites.assign(two_sites.store, users.get_user(two_sites.store, "dr.a"), "Ward A", actor="test")
-    with pytest.raises(InputError, match="medloop site assign dr.a main"):
+    with pytest.raises(InputError, match=r"medloop site assign dr\.a main"):
         users.change_user(two_sites.store, users.get_user(two_sites.store, "dr.a"), role="admin", actor="test")
     assert sites.assign(two_sites.store, users.get_user(two_sites.store, "dr.a"), "main", actor="test") == 1
     assert users.change_user(two_sites.store, users.get_user(two_sites.store, "dr.a"), role="admin", actor="test") == 0
