@@ -100,7 +100,7 @@ def test_a_version_that_turns_bad_is_rolled_back_step_by_step_and_no_further_tha
         report = watch.check()
         if report.rollback is not None:
             went.append(report.rollback.route.served_name)
-        watch._probed = float("-inf")
+        watch._probed.clear()
     assert went == [name_of(store, 1), "base"]
     recorded = events(store, kinds=("alarm",))
     assert [event.served_name for event in recorded] == ["base", name_of(store, 1), second_live]  # once each
