@@ -155,6 +155,8 @@ def test_too_little_memory_is_refused_or_warned_of(settings, monkeypatch):
     monkeypatch.setattr(preflight, "machine_memory", lambda: (need - 1, need - 1))
     with pytest.raises(ConfigError, match="GB"):
         submit_training(big, settings)
+    fitted = big.model_copy(update={"config": {**big.config, "memory_gb": (need - 2) / 1e9}})
+    assert submit_training(fitted, settings).preflight.memory_bytes < need, "the worker chooses pieces that fit into it"
 
 
 def test_a_models_size_is_read_from_headers_as_torch_would_count_it(settings):

@@ -54,6 +54,7 @@ class TrainingCard(Contract):
     versions: dict[str, str]
     commit: str | None = None
     backend: Text | None = Field(None, description="How RL sampled its answers: fast, cuda_graph, library, mixed or vllm.")
+    update_backend: Text | None = Field(None, description="What computed the updates of RL: fast, library or mixed.")
     held_out_verdict: HeldOutVerdict | None = Field(
         None, description="Of RL: the 95 % interval of the held-out gain lies above 0, contains it, or lies below it."
     )
@@ -64,7 +65,9 @@ class TrainingCard(Contract):
     stopped: Text | None = Field(None, description="Of RL: why the run ended before its last step, such as a KL beyond abort_kl.")
     warnings: tuple[Text, ...] = Field((), description="What to know before the result is used.")
     memory: Json | None = Field(
-        None, description="Of RL: the memory that was given, estimated and reached, and the pieces that the run worked in."
+        None,
+        description="Of RL: the memory that was given, estimated and reached, and the pieces that the run worked in; "
+        "`asked`: where the settings said otherwise.",
     )
     degraded: Text | None = Field(
         None, description="Of RL: the parts of the reward that were missing, for how many answers and why; empty when none was."

@@ -123,7 +123,10 @@ def memory_needed(size: ModelSize, request: TrainRequest) -> int:
     rows = _number(request, "micro_batch_size", 0) or 16
     tokens = rows * (TOKENS + _number(request, "max_new_tokens", TOKENS))
     trained = size.parameters if request.config.get("full") else size.adapter * _number(request, "lora_r", 8)
-    return 4 * size.parameters + 12 * trained + 68 * tokens * size.width * size.layers
+    needed = 4 * size.parameters + 12 * trained + 68 * tokens * size.width * size.layers
+    limit = request.config.get("memory_gb")  # the worker chooses pieces that fit into it, or refuses
+    named = isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0
+    return min(needed, int(limit * 1e9)) if named else needed
 
 
 def machine_memory() -> tuple[int, int]:

@@ -29,7 +29,7 @@ from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import publish_result
 from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, corrects_drift, prompts_of_step
-from medloop.train.rl.state import TrainState, create_train_state
+from medloop.train.rl.state import TrainState, capped_memory, create_train_state
 from medloop.train.rl.step import (
     compute_logprobs,
     log_step,
@@ -49,7 +49,7 @@ def run(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.run.lock():
+    with plan.run.lock(), capped_memory(plan.config.memory_gb, settings):
         state = create_train_state(plan, settings, on_progress=on_progress)
         check_rollout_server(state)
         check_held_out(state, first=True)

@@ -46,7 +46,7 @@ from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import WEIGHTS, publish_result
 from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, prompts_of_step, weights_of
-from medloop.train.rl.state import TrainState, create_train_state
+from medloop.train.rl.state import TrainState, capped_memory, create_train_state
 from medloop.train.rl.step import (
     NonFiniteError,
     count_skipped_step,
@@ -79,7 +79,7 @@ def run(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Iterate to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.run.lock():
+    with plan.run.lock(), capped_memory(plan.config.memory_gb, settings):
         state = create_train_state(plan, settings, on_progress=on_progress)
         check_rollout_server(state)
         _resume(state)

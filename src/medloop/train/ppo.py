@@ -36,7 +36,7 @@ from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import publish_result
 from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, corrects_drift, mean_drift, prompts_of_step
-from medloop.train.rl.state import TrainState, create_train_state
+from medloop.train.rl.state import TrainState, capped_memory, create_train_state
 from medloop.train.rl.step import (
     compute_logprobs,
     log_step,
@@ -77,7 +77,7 @@ def run(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainingCard:
     """Train to the end and publish. When `should_stop` says so: a checkpoint, then KeyboardInterrupt."""
-    with plan.run.lock():
+    with plan.run.lock(), capped_memory(plan.config.memory_gb, settings):
         state = create_train_state(plan, settings, with_values=True, on_progress=on_progress)
         check_rollout_server(state)
         state.saved.setdefault("kl", kl_controller(plan.config).state())

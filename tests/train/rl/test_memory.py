@@ -1,8 +1,10 @@
 """`--memory-gb`: a run chooses the pieces it works in by the memory it may take, says so, and keeps what the user set."""
 
 import dataclasses
+import importlib.util
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +14,12 @@ from typer.testing import CliRunner
 from medloop.cli import app
 from medloop.errors import ConfigError
 from medloop.loop.train import STAGES, prepare_stage, run_stage
+from medloop.models import runtime
 from medloop.train.configs.rl_config import GRPOConfig, IRSRunConfig, PPOConfig
 from medloop.train.rl import memory
 from medloop.train.rl.memory import ModelFacts, Pieces, model_facts, needed_bytes, size_run
 from medloop.train.rl.state import TrainState
+from medloop.train.runs.run import TrainingRun
 
 SMALL = {"steps": 1, "prompts_per_step": 2, "samples": 2, "max_new_tokens": 8, "held_out_n": 0, "lora_r": 4}
 FILES = {"prompts": "data/processed/train.jsonl", "held_out": "data/processed/dev.jsonl"}
@@ -56,7 +60,24 @@ def test_the_estimate_lies_within_the_limit_and_near_what_was_measured() -> None
     assert long > 15.4, "these did not fit into 15.4 GB: a captured graph keeps its cache while the update runs"
 
 
+def test_full_precision_with_single_answers_comes_before_four_bits() -> None:
+    """These fit in full precision without bitsandbytes; to install it must not put them into 4 bits."""
+    for gb in (8.0, 8.6, 9.2):
+        pieces = chosen(gb, row=4000, rollout_batch_size=8).pieces
+        assert not pieces.load_in_4bit and pieces.optimizer == "adamw" and pieces.micro_batch_size == 1
+    assert chosen(15.6, row=12000, rollout_batch_size=8).pieces.optimizer == "adamw"
+
+
 def test_what_the_user_set_is_kept() -> None:
+    for size, gb in ((256, 60), (64, 16)):
+        assert chosen(gb, rollout_batch_size=size).pieces.rollout_batch_size == size
+    assert chosen(16).pieces.rollout_batch_size < 64, "which is chosen where nobody set it"
+    assert not chosen(12, row=400, gradient_checkpointing=False).pieces.gradient_checkpointing
+    assert chosen(5.5).pieces.load_in_4bit
+    with pytest.raises(ConfigError, match=r"leave out what was set and is kept \(load_in_4bit=False\)"):
+        chosen(5.5, load_in_4bit=False)
+    with pytest.raises(ConfigError, match=r"leave out what was set and is kept \(micro_batch_size=32\)"):
+        chosen(8, micro_batch_size=32)
     assert chosen(80, gradient_checkpointing=True, micro_batch_size=3).settings["micro_batch_size"] == 3
     assert chosen(80, gradient_checkpointing=True).pieces.gradient_checkpointing
     assert chosen(8, load_in_4bit=True, row=400).pieces.load_in_4bit
@@ -77,6 +98,28 @@ def test_scores_that_are_written_down_count() -> None:
 def test_too_little_is_refused_with_what_would_do() -> None:
     with pytest.raises(ConfigError, match=r"memory_gb is 2, but .* needs about \d+\.\d GB at least\. Raise memory_gb, lower"):
         chosen(2)
+
+
+def test_what_is_named_as_enough_is_enough() -> None:
+    with pytest.raises(ConfigError) as refused:
+        chosen(4)
+    least = float(str(refused.value).split("needs about ")[1].split(" GB")[0])
+    assert chosen(least).estimate > 0
+
+
+def test_a_cpu_trains_by_the_fast_forward_and_samples_from_its_own_copy() -> None:
+    facts = dataclasses.replace(QWEN, bytes_per_weight=4)
+    other = dataclasses.replace(facts, is_fast=False)
+    pieces = Pieces(32, 16)
+    ours, theirs = (needed_bytes(PPOConfig(), each, pieces, 600, device="cpu") for each in (facts, other))
+    assert ours < theirs, "the library keeps 1.8 times as much of a token"
+    served = needed_bytes(PPOConfig(rollout_url="http://127.0.0.1:1"), facts, pieces, 600, device="cpu")
+    assert ours - served == 4 * facts.multiplied, "a server needs no copy here"
+
+
+def test_a_slower_way_says_its_price() -> None:
+    sentence = size_run(PPOConfig(adapter="sft"), QWEN, device="cuda", row=1500, budget=12e9).sentence()
+    assert "activations computed again (an update takes about 2 to 3 times as long" in sentence
 
 
 def test_without_a_limit_four_bits_are_never_chosen_and_nothing_is_refused() -> None:
@@ -100,9 +143,96 @@ def test_a_run_works_in_its_pieces_and_its_card_has_them(settings: Any, monkeypa
     used = result.card.memory
     assert used is not None and used["given_gb"] == round(least, 2) and used["estimate_gb"] <= used["given_gb"]
     assert states[-1].micro_batch_size == used["micro_batch_size"] < 64
-    assert result.card.config["micro_batch_size"] == 0, "the identity of the run is what was asked for"
+    assert result.card.config["micro_batch_size"] == used["micro_batch_size"], "the card shows what ran"
+    assert used["asked"]["micro_batch_size"] == 0 and result.card.update_backend == "fast"
     again = run_stage(STAGES["GRPO"], config(settings, name="sized", memory_gb=round(least, 3)), settings)
     assert again.plan is None, "the same command finds its result"
+
+
+def stopped_run(settings: Any, name: str) -> Any:
+    """A run of two steps in memory for 8 answers at once, stopped after its first step; its config."""
+    facts = model_facts(Path(settings.model), torch.float32)
+    least = needed_bytes(config(settings, memory_gb=1), facts, Pieces(8, 64), 60, device="cpu") / 1e9
+    shape = config(settings, name=name, memory_gb=round(least, 3), steps=2, save_every=1)
+    with pytest.raises(KeyboardInterrupt):
+        run_stage(STAGES["GRPO"], shape, settings, should_stop=lambda: True)
+    return shape
+
+
+def test_a_resumed_run_works_in_the_pieces_it_began_with(settings: Any, monkeypatch: Any, caplog: Any) -> None:
+    states: list[TrainState] = []
+    save = TrainState.save
+    monkeypatch.setattr(TrainState, "save", lambda self, *number: (states.append(self), save(self, *number))[1])
+    shape = stopped_run(settings, "again")
+    began = states[-1].pieces
+    with monkeypatch.context() as patch:  # another version, which would choose more
+        patch.setattr(memory, "needed_bytes", lambda *_, **__: 1)
+        plan: Any = prepare_stage(STAGES["GRPO"], shape, settings).plan
+    assert plan.sizing.settings == began and not plan.sizing.note
+    with monkeypatch.context() as patch:  # nothing fits any more: smaller batches, all else as before
+        patch.setattr(memory, "needed_bytes", lambda *_, **__: 10**15)
+        small: Any = prepare_stage(STAGES["GRPO"], shape, settings).plan
+    assert small.sizing.settings == began | {"micro_batch_size": 1, "rollout_batch_size": 16}
+    assert f"The run began with {began['micro_batch_size']} and" in small.sizing.sentence() and "no longer fit" in caplog.text
+    run_stage(STAGES["GRPO"], shape, settings)
+    assert states[-1].pieces == began
+
+
+def test_a_run_begun_in_four_bits_goes_on_in_them_or_not_at_all(settings: Any, monkeypatch: Any) -> None:
+    shape = stopped_run(settings, "bits")
+    resumable, find_spec = TrainingRun.resumable, importlib.util.find_spec
+
+    def in_bits(self: TrainingRun, **pieces: Any) -> Any:
+        checkpoint = resumable(self)
+        assert checkpoint is not None
+        return dataclasses.replace(checkpoint, extra={**checkpoint.extra, "pieces": {**checkpoint.extra["pieces"], **pieces}})
+
+    for pieces, words in (({"load_in_4bit": True}, "its base in 4 bits"), ({"optimizer": "paged_adamw_8bit"}, "8 bits")):
+        monkeypatch.setattr(TrainingRun, "resumable", lambda self, pieces=pieces: in_bits(self, **pieces))
+        with monkeypatch.context() as patch:
+            patch.setattr("importlib.util.find_spec", lambda name, *_: None if name == "bitsandbytes" else find_spec(name))
+            with pytest.raises(ConfigError, match=f"{words}.*cannot be had here.*--replace"):
+                prepare_stage(STAGES["GRPO"], shape, settings)
+    monkeypatch.setattr(TrainingRun, "resumable", lambda self: in_bits(self, load_in_4bit=True))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: object() if name == "bitsandbytes" else find_spec(name))
+    plan: Any = prepare_stage(STAGES["GRPO"], shape, settings).plan
+    assert plan.config.load_in_4bit
+
+
+@pytest.mark.parametrize("method", ["PPO", "GRPO", "IRS"])
+def test_the_limit_is_lifted_however_the_run_ends(settings: Any, monkeypatch: Any, method: str) -> None:
+    shares: list[float] = []
+    device = torch.device("cuda", 0)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda *_: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(total_memory=80e9))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share, index: shares.append(share))
+    small = {name: value for name, value in SMALL.items() if method != "IRS" or name in ("max_new_tokens", "lora_r", "held_out_n")}
+    shape = STAGES[method].config(**{"model": settings.model, **small, **FILES, "memory_gb": 8.6})
+    prepared = prepare_stage(STAGES[method], shape, settings)
+    module = f"medloop.train.{method.lower()}"
+    device_of = runtime.device_of
+
+    def broken(*_: Any, **__: Any) -> Any:
+        monkeypatch.setattr(runtime, "device_of", device_of)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"{module}.create_train_state", broken)
+    monkeypatch.setattr(runtime, "device_of", lambda *_: device)
+    with pytest.raises(KeyboardInterrupt):
+        importlib.import_module(module).run(prepared.plan, settings)
+    assert shares == [pytest.approx(0.1), 1.0]
+
+
+def test_a_checkpoint_of_another_forward_pass_is_told(settings: Any, monkeypatch: Any) -> None:
+    shape = stopped_run(settings, "forward")
+    restore = TrainState.restore
+
+    def restore_old(self: TrainState, checkpoint: Any) -> None:
+        restore(self, dataclasses.replace(checkpoint, extra={**checkpoint.extra, "forward": "library"}))
+
+    monkeypatch.setattr(TrainState, "restore", restore_old)
+    card = run_stage(STAGES["GRPO"], shape, settings).card
+    assert any("The steps up to 1 were computed by the library forward pass" in line for line in card.warnings)
 
 
 def test_a_run_without_a_limit_is_as_before_on_a_cpu(settings: Any) -> None:

@@ -51,7 +51,7 @@ class RLConfig(RunConfig):
     )
     max_grad_norm: float = Field(1.0, gt=0, description="Gradients are scaled down to this norm.")
     micro_batch_size: int = Field(
-        0, ge=0, description="Answers in memory at once; 0: 64 on a CPU, 16 on a GPU. Halved when memory runs out."
+        0, ge=0, description="Answers in memory at once; 0: 64 on a CPU, by memory on a GPU. Halved when memory runs out."
     )
     rollout_batch_size: int = Field(64, ge=1, description="Answers sampled at once.")
     rollout_url: str | None = Field(
@@ -76,7 +76,7 @@ class RLConfig(RunConfig):
     memory_gb: float | None = Field(
         None,
         gt=0,
-        description="Memory that the run may take, in GB; chooses what is left at its default of micro_batch_size, "
+        description="Memory that the run may take, in GB; chooses what nobody set of micro_batch_size, "
         "rollout_batch_size, gradient_checkpointing, load_in_4bit and optimizer. Empty: what the GPU has free, never 4 bits.",
     )
     seed: int = Field(42, ge=0, lt=2**31, description="Seed of order and sampling.")

@@ -28,6 +28,6 @@ def work(plan: RLPlan) -> estimate.RLWork:
     row = prompt_tokens + config.max_new_tokens
     return estimate.RLWork(
         sampled=(answers + checks) * config.max_new_tokens, scored=answers * (prompt_tokens + 2 * row),
-        trained=answers * row * config.epochs, per_micro_batch=(config.micro_batch_size or MICRO_BATCH_SIZE["cpu"]) * row,
+        trained=answers * row * config.epochs, per_micro_batch=(config.micro_batch_size or MICRO_BATCH_SIZE) * row,
         cached=min(config.rollout_batch_size, questions * config.samples) * row,
     )  # fmt: skip

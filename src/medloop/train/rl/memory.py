@@ -5,14 +5,14 @@
 
 Bytes are counted, not timed: the base, the adapter with its moments and the copies of both, and the largest of three phases:
 sampling, updating (what the way back needs) and the check of the fast forward pass against float32. The numbers
-per token were measured on the shape of Qwen2.5-1.5B (docs/log.md, RL, Speed and memory). The result does not depend on what else
-is in memory, so a run that is resumed works in the same pieces.
+per token were measured on the shape of Qwen2.5-1.5B (docs/log.md, RL, Speed and memory). Free memory, installed packages and
+these numbers may differ at the next start, so checkpoints store the pieces, and a resumed run goes on in them (`resume_sizing`).
 """
 
 import importlib.util
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ LIBRARY = 1.8  # what the library keeps of a token, times what our own forward p
 DENSE = 10  # bytes of a score of an attention that writes all of them down: as it came, capped, and as a share in float32
 MIN_FAST, MIN_CHECKPOINTED = 4, 2  # smaller micro-batches are slower than the next way to save memory
 MAX_MICRO_BATCH, MIN_ROLLOUT = 32, 16
+SLOWER = "an update takes about 2 to 3 times as long, by the library's forward pass; not measured"  # with checkpointing
+CHOOSABLE = ("micro_batch_size", "rollout_batch_size", "gradient_checkpointing", "load_in_4bit", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Sizing:
     pieces: Pieces
     estimate: int  # bytes
     budget: int | None  # bytes that were given; None: nobody named a limit
+    note: str = ""  # of a resumed run that goes on in smaller pieces
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -103,7 +106,7 @@ class Sizing:
     def sentence(self) -> str:
         pieces = self.pieces
         more = [
-            *(["activations computed again"] if pieces.gradient_checkpointing else []),
+            *([f"activations computed again ({SLOWER})"] if pieces.gradient_checkpointing else []),
             *(["the base in 4 bits"] if pieces.load_in_4bit else []),
             *(["moments in 8 bits"] if pieces.optimizer != "adamw" else []),
         ]
@@ -111,27 +114,66 @@ class Sizing:
         return (
             f"Memory: about {self.estimate / 1e9:.1f}{given} GB, with {pieces.micro_batch_size} answers at once in an update and "
             f"{pieces.rollout_batch_size} in sampling{''.join(f', {text}' for text in more)}."
+            f"{self.note and ' '}{self.note}"
         )
 
 
 def size_run(config: RLConfig, facts: ModelFacts, *, device: str, row: int, budget: float) -> Sizing:
     """The fastest pieces that fit into `budget` bytes. `row` is the longest prompt with the longest answer, in tokens.
 
-    A setting that is not at its default is kept. ConfigError when `memory_gb` was named and nothing fits.
+    What the user set is kept, also at its default. ConfigError when `memory_gb` was named and nothing fits.
     """
-    candidates = list(_candidates(config, facts, device))
-    room = budget - (CUDA_ITSELF if device == "cuda" else 0)
-    given = None if config.memory_gb is None else int(config.memory_gb * 1e9)
+    candidates = list(_candidates(config, device))
+    room, given = _room(budget, device), _given(config)
     for pieces in candidates:
         if (needed := needed_bytes(config, facts, pieces, row, device=device)) <= room:
             return Sizing(pieces, needed, given)
     if given is None:
         return Sizing(candidates[-1], needed, None)  # what is free may be more than it seems: try
+    least = math.ceil((needed + budget - room) / 1e8) / 10  # rounded up: this much is enough
     install = " or install bitsandbytes (pip install 'medloop[quant]')," if device == "cuda" and not _has_bitsandbytes() else ""
+    kept = ", ".join(f"{name}={getattr(config, name)}" for name in CHOOSABLE if _is_kept(config, name))
+    free = f" leave out what was set and is kept ({kept})," if kept else ""
     raise ConfigError(
-        f"memory_gb is {config.memory_gb:g}, but {config.model} needs about {(needed + budget - room) / 1e9:.1f} GB at least",
-        f"Raise memory_gb,{install} lower max_prompt or max_new_tokens, or use a smaller model",
+        f"memory_gb is {config.memory_gb:g}, but {config.model} needs about {least:.1f} GB at least",
+        f"Raise memory_gb,{install}{free} lower max_prompt or max_new_tokens, or use a smaller model",
     )
+
+
+def resume_sizing(config: RLConfig, stored: dict[str, Any], facts: ModelFacts, *, device: str, row: int, budget: float) -> Sizing:
+    """The pieces that a run began with. Where they no longer fit, batches are halved; precision and optimizer stay."""
+    pieces = began = Pieces(**stored)
+    while (needed := needed_bytes(config, facts, pieces, row, device=device)) > _room(budget, device):
+        if (smaller := _halved(config, pieces)) is None:
+            break  # what is free may be more than it seems: try
+        pieces = smaller
+    note = (
+        f"The run began with {began.micro_batch_size} and {began.rollout_batch_size}, which no longer fit."
+        if pieces != began
+        else ""
+    )
+    return Sizing(pieces, needed, _given(config), note)
+
+
+def _halved(config: RLConfig, pieces: Pieces) -> Pieces | None:
+    if pieces.micro_batch_size > 1 and not _is_kept(config, "micro_batch_size"):
+        return replace(pieces, micro_batch_size=pieces.micro_batch_size // 2)
+    if pieces.rollout_batch_size >= 2 * MIN_ROLLOUT and not _is_kept(config, "rollout_batch_size"):
+        return replace(pieces, rollout_batch_size=pieces.rollout_batch_size // 2)
+    return None
+
+
+def _room(budget: float, device: str) -> float:
+    return budget - (CUDA_ITSELF if device == "cuda" else 0)
+
+
+def _given(config: RLConfig) -> int | None:
+    return None if config.memory_gb is None else int(config.memory_gb * 1e9)
+
+
+def _is_kept(config: RLConfig, name: str) -> bool:
+    """Whether the user set it; a micro-batch of 0 leaves the choice to the run."""
+    return name in config.model_fields_set and not (name == "micro_batch_size" and config.micro_batch_size == 0)
 
 
 def needed_bytes(config: RLConfig, facts: ModelFacts, pieces: Pieces, row: int, *, device: str) -> int:
@@ -147,6 +189,8 @@ def needed_bytes(config: RLConfig, facts: ModelFacts, pieces: Pieces, row: int, 
         _sampling(facts, pieces, row, fast=fast) + (0 if captured else 2 * cache),
         _agreement(facts) if device == "cuda" and not pieces.load_in_4bit else 0,
     ]  # fmt: skip
+    if device == "cpu" and facts.is_fast and not pieces.load_in_4bit and not config.rollout_url:
+        base += 4 * facts.multiplied  # the sampler's own copy, with the adapter merged
     return int(base + _adapter(config, facts, pieces) + FRAGMENTS * ((cache if captured else 0) + max(phases)))
 
 
@@ -188,23 +232,32 @@ def _agreement(facts: ModelFacts) -> float:
 
 
 def _is_fast(facts: ModelFacts, pieces: Pieces, device: str) -> bool:
-    return device == "cuda" and facts.is_fast and not pieces.gradient_checkpointing and not pieces.load_in_4bit
+    fits = device == "cuda" or facts.bytes_per_weight == 4  # on a CPU in float32 only
+    return fits and facts.is_fast and not pieces.gradient_checkpointing and not pieces.load_in_4bit
 
 
-def _candidates(config: RLConfig, facts: ModelFacts, device: str) -> Iterator[Pieces]:
-    """From the fastest to the smallest. Four bits change the model, so they are tried only for a limit that somebody named."""
-    asked = config.gradient_checkpointing
-    ways = [(MIN_FAST, asked, config.load_in_4bit), (MIN_CHECKPOINTED if config.memory_gb else 1, True, config.load_in_4bit)]
+def _candidates(config: RLConfig, device: str) -> Iterator[Pieces]:
+    """From the fastest to the smallest. All that computes the same step comes first; four and eight bits change what is learnt,
+    so they are tried last, and only for a limit that somebody named."""
+    four, optimizer = config.load_in_4bit, config.optimizer
+    may_checkpoint = not config.gradient_checkpointing and not _is_kept(config, "gradient_checkpointing")
+    ways: list[tuple[int, bool, bool, str]] = []  # the least micro-batch, checkpointing, 4 bits, optimizer
+    if not config.gradient_checkpointing:
+        ways += [(MIN_FAST if may_checkpoint else 1, False, four, optimizer)]
+    checkpointing = config.gradient_checkpointing or may_checkpoint
+    if checkpointing:
+        ways += [(MIN_CHECKPOINTED, True, four, optimizer), (1, True, four, optimizer)]
     if config.memory_gb and device == "cuda" and _has_bitsandbytes():
-        ways += [(MIN_CHECKPOINTED, True, True)]
-    if config.memory_gb:
-        ways += [(1, True, ways[-1][2])]
-    for least, checkpointing, four_bit in ways:
-        small = least == 1 and device == "cuda" and _has_bitsandbytes() and config.memory_gb is not None
-        optimizer = "paged_adamw_8bit" if small else config.optimizer
-        for rows in _halves(config.rollout_batch_size, MIN_ROLLOUT):
+        if not four and not _is_kept(config, "load_in_4bit"):
+            four = True
+            ways += [(MIN_CHECKPOINTED, checkpointing, four, optimizer), (1, checkpointing, four, optimizer)]
+        if optimizer == "adamw" and not _is_kept(config, "optimizer"):
+            ways += [(1, checkpointing, four, "paged_adamw_8bit")]
+    size = config.rollout_batch_size
+    for least, again, four_bit, kind in ways:
+        for rows in [size] if _is_kept(config, "rollout_batch_size") else _halves(size, MIN_ROLLOUT):
             for micro in [config.micro_batch_size] if config.micro_batch_size else _halves(MAX_MICRO_BATCH, least):
-                yield Pieces(micro, rows, checkpointing, four_bit, optimizer)
+                yield Pieces(micro, rows, again, four_bit, kind)
 
 
 def _halves(largest: int, least: int) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,12 @@ from medloop.settings import Settings
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.rl.checks import Audit, NoAudit
 from medloop.train.rl.experience import NO_CONTEXTS, ContextCounts, RLPrompt, read_prompts
-from medloop.train.rl.memory import Sizing, model_facts, size_run
+from medloop.train.rl.memory import Sizing, model_facts, resume_sizing, size_run
 from medloop.train.runs.estimate import free_memory
 from medloop.train.runs.inputs import prompt_files
 from medloop.train.runs.run import TrainingRun
 
+log = logging.getLogger(__name__)
 OnScored = Callable[[Sequence[Sample], Sequence[Reward]], None]  # each batch of answers with its rewards
 WeightPlot = Callable[[dict[str, Any]], bytes]  # the history of dynamic weights -> a picture
 
@@ -111,18 +113,40 @@ def make_plan(
         config, run, train.prompts, held_out, train.too_long, scorer, steps_done, replace, audit, train.contexts, plot_weights,
         trust, on_scored,
     )  # fmt: skip
-    sizing = _size(plan, folder, settings)
-    if sizing is None:
-        return plan
-    return dataclasses.replace(plan, config=config.model_copy(update=sizing.settings), sizing=sizing)
+    stored = None if checkpoint is None else checkpoint.extra.get("pieces")
+    if stored is not None:
+        _check_stored(config, stored, settings)
+    sizing = _size(plan, stored, folder, settings)
+    chosen = stored if sizing is None else sizing.settings
+    return plan if chosen is None else dataclasses.replace(plan, config=config.model_copy(update=chosen), sizing=sizing)
 
 
-def _size(plan: RLPlan, folder: Path, settings: Settings) -> Sizing | None:
-    """The pieces for the memory that was named, or that a GPU has free; None for a CPU without a limit."""
+def _check_stored(config: RLConfig, stored: dict[str, Any], settings: Settings) -> None:
+    """A run that was begun in 4 or 8 bits goes on in them or not at all."""
+    hint = "Resume it where it began, with bitsandbytes (pip install 'medloop[quant]'), or train from the start with --replace"
+    try:
+        check_optimizer(config.model_copy(update=stored), settings)
+    except (ConfigError, MissingExtraError):
+        raise ConfigError("This run was begun with moments in 8 bits, which cannot be had here", hint) from None
+    if stored["load_in_4bit"] and importlib.util.find_spec("bitsandbytes") is None:
+        raise ConfigError("This run was begun with its base in 4 bits, which cannot be had here", hint)
+
+
+def _size(plan: RLPlan, stored: dict[str, Any] | None, folder: Path, settings: Settings) -> Sizing | None:
+    """The pieces for the memory that was named, or that a GPU has free; None for a CPU without a limit.
+
+    A run that goes on keeps the pieces that it began with (`stored`).
+    """
     config, device = plan.config, runtime.device_of(settings)
     if config.memory_gb is None and device.type != "cuda":
         return None
     facts = model_facts(folder, runtime.number_type(device, trainable=False))
     longest = max(len(prompt.token_ids) for prompt in (*plan.prompts, *plan.held_out))
     budget = free_memory(device) if config.memory_gb is None else config.memory_gb * 1e9
-    return size_run(config, facts, device=device.type, row=longest + config.max_new_tokens, budget=budget)
+    row = longest + config.max_new_tokens
+    if stored is None:
+        return size_run(config, facts, device=device.type, row=row, budget=budget)
+    sizing = resume_sizing(config, stored, facts, device=device.type, row=row, budget=budget)
+    if sizing.note:
+        log.warning("%s", sizing.sentence())
+    return sizing

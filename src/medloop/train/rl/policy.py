@@ -90,6 +90,12 @@ class Policy:
     has_reference: bool  # a frozen adapter; else the adapter is switched off
     direct: bool = True  # the output layer may be applied to answer tokens alone
     fast: Any = None  # FastForward, where it fits the model
+    beyond: bool = False  # whether a batch was too long for it
+
+    @property
+    def update_backend(self) -> str:
+        """What computed the updates: the fast forward pass, the library's, or both."""
+        return "library" if self.fast is None else "mixed" if self.beyond else "fast"
 
     @property
     def device(self) -> torch.device:
@@ -123,6 +129,7 @@ class Policy:
         """Packed where the fast forward takes them: a row beyond its rotary tables is left to the library, as in sampling."""
         longest = max(len(rollout.prompt) + len(rollout.tokens) for rollout in rollouts)
         packed = self.fast is not None and longest <= self.fast.decoder.max_positions
+        self.beyond = self.beyond or not packed
         return collate(rollouts, self.pad_id, self.device, packed=packed)
 
     def text(self, tokens: Sequence[int]) -> str:

@@ -20,6 +20,7 @@ from medloop.store.files import jsonl
 from medloop.train.rl import samples
 from medloop.train.rl.audit import has_ended, published_step
 from medloop.train.rl.degraded import degraded_sentence, judge_metrics
+from medloop.train.rl.memory import SLOWER
 from medloop.train.rl.report import RunReport
 from medloop.train.rl.state import TrainState
 from medloop.train.runs.publish import publish, training_card
@@ -188,8 +189,9 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
     return training_card(
         plan.run, plan.config.method, state.policy.model, metrics=known, started=state.started, parent=parent, beside=beside,
         backend=state.sampler.backend, verdict=_verdict(gain), alarms=alarms, alarm_action=action,
-        stopped=state.saved.get("stopped"), warnings=[*_accepted(plan.trust), *_warnings(table), *_resumed(state)],
-        degraded=degraded_sentence(state.saved), memory=memory_used(state),
+        stopped=state.saved.get("stopped"),
+        warnings=[*_accepted(plan.trust), *_warnings(table), *_chosen(state), *_resumed(state)],
+        degraded=degraded_sentence(state.saved), memory=memory_used(state), update_backend=state.policy.update_backend,
     )  # fmt: skip
 
 
@@ -216,12 +218,24 @@ def _warnings(table: list[dict[str, Any]]) -> list[str]:
 
 
 def _resumed(state: TrainState) -> list[str]:
-    """A run that went on at a rate it may not have begun with."""
-    return [note] if (note := state.saved.get("unknown_rate")) else []
+    """A run that went on at a rate or by a forward pass that it may not have begun with."""
+    return [note for name in ("unknown_rate", "other_forward") if (note := state.saved.get(name))]
+
+
+def _chosen(state: TrainState) -> list[str]:
+    """What the memory has decided and the user has not: slower updates, or less precise numbers."""
+    asked, used = state.plan.run.identity["config"], state.pieces
+    sentences = {
+        "gradient_checkpointing": f"Memory was short, so activations were computed again: {SLOWER}.",
+        "load_in_4bit": "Memory was short, so the base was held in 4 bits, which changes what is learnt.",
+        "optimizer": f"Memory was short, so the optimizer was {used['optimizer']}, which changes what is learnt.",
+    }
+    return [sentence for name, sentence in sentences.items() if used[name] != asked.get(name, used[name])]
 
 
 def memory_used(state: TrainState) -> dict[str, Any] | None:
-    """What was given and expected, what the GPU reached, and the pieces as they were at the end; None where nothing was sized."""
+    """What was given and expected, what the GPU reached, and the pieces as they were at the end; `asked`: where the settings
+    said otherwise. None where nothing was sized."""
     sizing, device = state.plan.sizing, state.policy.device
     if sizing is None:
         return None
@@ -232,8 +246,9 @@ def memory_used(state: TrainState) -> dict[str, Any] | None:
             "peak_allocated_gb": round(torch.cuda.max_memory_allocated(device) / 1e9, 2),
         }
     given = {} if sizing.budget is None else {"given_gb": round(sizing.budget / 1e9, 2)}
-    pieces = {**sizing.settings, "micro_batch_size": state.micro_batch_size}
-    return {**given, "estimate_gb": round(sizing.estimate / 1e9, 2), **reached, **pieces}
+    config = state.plan.run.identity["config"]
+    asked = {name: config[name] for name, value in state.pieces.items() if name in config and config[name] != value}
+    return {**given, "estimate_gb": round(sizing.estimate / 1e9, 2), **reached, **state.pieces, "asked": asked}
 
 
 def _verdict(gain: Interval | None) -> HeldOutVerdict | None:

@@ -7,7 +7,8 @@ checkpoint does what the uninterrupted one would have done, to the byte on a CPU
 
 import copy
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,15 +22,14 @@ from medloop.models.rollout.served import ServedSampler
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.train.rl import samples
-from medloop.train.rl.memory import CUDA_ITSELF
+from medloop.train.rl.memory import CHOOSABLE, CUDA_ITSELF
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Policy, open_policy
 from medloop.train.runs.checkpoint import Checkpoint, save_checkpoint
 from medloop.train.runs.progress import OnProgress, Progress, StepReward, ignore_progress
 
 log = logging.getLogger(__name__)
-MICRO_BATCH_SIZE = {"cpu": 64, "cuda": 16}  # answers in an update at once, unless micro_batch_size says otherwise
-MAX_MICRO_BATCH = 32  # more are not faster: the products fill the GPU
+MICRO_BATCH_SIZE = 64  # answers in an update at once where neither the user nor the memory decided (memory.py)
 
 
 @dataclass
@@ -70,9 +70,14 @@ class TrainState:
         """Write a checkpoint, by default under the number of the step."""
         weights = {name: p.detach() for name, p in self.policy.trained().items()}
         number = self.step if number is None else number
-        save_checkpoint(
-            self.plan.run.checkpoints, number, weights, self.optimizer, extra={"saved": self.saved, "rate": self.learning_rate}
-        )
+        extra = {"saved": self.saved, "rate": self.learning_rate, "pieces": self.pieces, "forward": self.policy.update_backend}
+        save_checkpoint(self.plan.run.checkpoints, number, weights, self.optimizer, extra=extra)
+
+    @property
+    def pieces(self) -> dict[str, Any]:
+        """As they are now: micro-batches may have been halved."""
+        config = self.plan.config
+        return {name: getattr(config, name) for name in CHOOSABLE} | {"micro_batch_size": self.micro_batch_size}
 
     def restore(self, checkpoint: Checkpoint) -> None:
         self.set_weights(checkpoint.weights)
@@ -87,6 +92,13 @@ class TrainState:
                 f"{self.learning_rate:.2g}; name the old one with --learning-rate and --replace to train it again."
             )
             log.warning("%s", self.saved["unknown_rate"])
+        before, now = checkpoint.extra.get("forward"), self.policy.update_backend
+        if before != now and "mixed" not in (before, now):
+            began = f"were computed by the {before} forward pass" if before else "do not say their forward pass and their pieces"
+            self.saved["other_forward"] = (
+                f"The steps up to {self.step} {began}; those after it were computed by the {now} one. The two differ by rounding."
+            )
+            log.warning("%s", self.saved["other_forward"])
 
     @property
     def teacher_usage(self) -> dict[str, float]:
@@ -111,7 +123,6 @@ def create_train_state(
     """Load the policy and put it where the newest checkpoint left it."""
     config = plan.config
     started, checkpoint = plan.run.start(restart=plan.restart)
-    _cap_memory(config.memory_gb, runtime.device_of(settings))
     samples.truncate(plan.run.folder, -1 if checkpoint is None else checkpoint.step)
     torch.manual_seed(config.seed)  # a fresh adapter's first weights
     policy = open_policy(
@@ -120,30 +131,31 @@ def create_train_state(
     )  # fmt: skip
     rate = config.rate_for(runtime.count_parameters(policy.model)[1])
     optimizer = _optimizer(policy, config, rate)
-    micro_batch_size = config.micro_batch_size or _micro_batch_size(policy, plan)
+    micro_batch_size = config.micro_batch_size or MICRO_BATCH_SIZE
     state = TrainState(plan, policy, _sampler(policy, plan, settings), optimizer, rate, micro_batch_size, started, on_progress)
     if checkpoint is not None:
         state.restore(checkpoint)
     return state
 
 
-def _cap_memory(memory_gb: float | None, device: torch.device) -> None:
-    """A limit that was named holds: beyond it the GPU answers that it is out of memory, and pieces are halved."""
+@contextmanager
+def capped_memory(memory_gb: float | None, settings: Settings) -> Iterator[None]:
+    """Inside, a limit that was named holds: beyond it the GPU answers that it is out of memory, and pieces are halved.
+
+    It is lifted at the end, however the run ends: the same process may evaluate or train next.
+    """
+    device = runtime.device_of(settings)
     if device.type != "cuda":
+        yield
         return
     torch.cuda.reset_peak_memory_stats(device)
-    if memory_gb is not None:
-        total = torch.cuda.get_device_properties(device).total_memory
-        torch.cuda.set_per_process_memory_fraction(min((memory_gb * 1e9 - CUDA_ITSELF) / total, 1.0), device.index)
-
-
-def _micro_batch_size(policy: Policy, plan: RLPlan) -> int:
-    """Answers in an update at once: for the fast forward as many as fill half of the free memory, at most MAX_MICRO_BATCH."""
-    if policy.fast is None or policy.device.type == "cpu":
-        return MICRO_BATCH_SIZE[policy.device.type]
-    longest = max(len(prompt.token_ids) for prompt in plan.prompts) + plan.config.max_new_tokens
-    free, _ = torch.cuda.mem_get_info(policy.device)
-    return max(1, min(MAX_MICRO_BATCH, int(free // 2 // (longest * policy.fast.bytes_per_token))))
+    total = torch.cuda.get_device_properties(device).total_memory
+    share = 1.0 if memory_gb is None else min((memory_gb * 1e9 - CUDA_ITSELF) / total, 1.0)
+    torch.cuda.set_per_process_memory_fraction(share, device.index)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, device.index)
 
 
 def _optimizer(policy: Policy, config: Any, rate: float) -> torch.optim.Optimizer:

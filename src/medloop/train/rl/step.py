@@ -119,8 +119,12 @@ def _micro_batches(state: TrainState, rows: Sequence[int], experience: Experienc
 def _halve_micro_batches(state: TrainState) -> None:
     torch.cuda.empty_cache()
     if state.micro_batch_size == 1:
+        limit = state.plan.config.memory_gb
+        within = "" if limit is None else f" within memory_gb={limit:g}"
+        more = "" if limit is None else "Raise memory_gb with --replace, or l"
         raise ResultError(
-            "There is not enough memory for a single answer", "Lower max_new_tokens, or use load_in_4bit or a smaller model"
+            f"There is not enough memory for a single answer{within}",
+            f"{more or 'L'}ower max_new_tokens, or use load_in_4bit or a smaller model",
         )
     state.micro_batch_size //= 2
     log.warning("Memory ran out: %d answers at once in an update from here on.", state.micro_batch_size)

@@ -74,16 +74,21 @@ def training_card(
     warnings: Sequence[str] = (),
     degraded: str | None = None,
     memory: Mapping[str, Any] | None = None,
+    update_backend: str | None = None,
 ) -> TrainingCard:
-    """Inputs, settings and metrics of a run; `beside` are trained parameters outside the model (a value head)."""
-    config = run.identity["config"]
+    """Inputs, settings and metrics of a run; `beside` are trained parameters outside the model (a value head).
+
+    Settings that the memory has chosen are in `config` as they were used, and in `memory` as they were asked for.
+    """
+    chosen = {} if memory is None else {name: memory[name] for name in memory["asked"]}
+    config = {**run.identity["config"], **chosen}
     trainable, total = runtime.count_parameters(model) if model is not None else (0, 0)
     return TrainingCard(
         name=config["name"], method=method, base=config["model"], base_sha256=run.identity["base_sha256"], parent=parent,
         inputs=run.identity["inputs"], config=config, seed=config["seed"], metrics=dict(metrics),
         trainable_parameters=trainable + beside, total_parameters=total + beside, versions=runtime.versions(),
         commit=runtime.commit(), backend=backend, held_out_verdict=verdict, alarms=tuple(alarms), alarm_action=alarm_action,
-        stopped=stopped, warnings=tuple(warnings), degraded=degraded,
+        update_backend=update_backend, stopped=stopped, warnings=tuple(warnings), degraded=degraded,
         memory=None if memory is None else dict(memory),
         started=started, finished=utc_now(),
     )  # fmt: skip

@@ -55,7 +55,8 @@ class TrainingRun:
             return None
         verify_artifact(self.target)
         card = TrainingCard.from_json((self.target / "card.json").read_text(encoding="utf-8"))
-        identity = {"config": card.config, "base_sha256": card.base_sha256, "inputs": card.inputs}
+        asked = (card.memory or {}).get("asked") or {}  # before the memory decided
+        identity = {"config": {**card.config, **asked}, "base_sha256": card.base_sha256, "inputs": card.inputs}
         self._refuse_other(identity, f"{self.target} is from another run")
         return card
 

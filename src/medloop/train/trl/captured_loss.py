@@ -44,32 +44,47 @@ class CapturedLoss:
         self.gradients = [torch.zeros_like(parameter) for parameter in trained]
         self.graphs: dict[tuple[int, ...], GraphInputs] = {}
         self.pool: Any = None
+        self.replayed = self.without = 0  # batches
+        self.told = False
         self.failed = forward.decoder.softcap is not None  # such attention makes its masks outside of the graph
 
     def __call__(self, packed: Any, num_items: Any) -> Tensor | None:
-        """The loss; None, and nothing done, where the batch has no graph."""
+        """The loss; None, and no gradient added, where the batch has no graph: counted, and said once."""
         key = self.size_key(packed)
-        if key is None:
+        entry = None if key is None else self._entry(key, packed, num_items)
+        if entry is None:
+            self.without += 1
+            if self.failed:
+                self._tell("attention with a soft cap makes its masks outside of a graph")
             return None
-        self._own_gradients()
-        if key not in self.graphs and not self._capture(key, packed, num_items):
-            return None
-        entry = self.graphs[key]
+        self.replayed += 1
         fill(entry, packed, num_items)
         entry.graph.replay()
         assert entry.loss is not None
         return entry.loss.clone()
 
+    def _entry(self, key: tuple[int, ...], packed: Any, num_items: Any) -> GraphInputs | None:
+        if key not in self.graphs and len(self.graphs) >= MAX_GRAPHS:
+            self._tell(f"batches have more than {MAX_GRAPHS} sizes")
+            return None
+        self._own_gradients()
+        return self.graphs[key] if key in self.graphs or self._capture(key, packed, num_items) else None
+
+    def _tell(self, why: str) -> None:
+        """Once in a run; `graph_share` in metrics.jsonl says how many batches it is."""
+        if not self.told:
+            self.told = True
+            log.warning("SFT starts the kernels of some batches one by one, up to 6 times slower than a CUDA graph: %s.", why)
+
     def _own_gradients(self) -> None:
         """Let the parameters' gradients lie where the graphs add to them, with what earlier micro-batches have left in them."""
-        if self.trained[0].grad is self.gradients[0]:
+        if all(parameter.grad is gradient for parameter, gradient in zip(self.trained, self.gradients, strict=True)):
             return
         for parameter, gradient in zip(self.trained, self.gradients, strict=True):
-            if parameter.grad is not None:
+            if parameter.grad is None:
+                gradient.zero_()
+            elif parameter.grad is not gradient:
                 gradient.copy_(parameter.grad)
-        if self.trained[0].grad is None:
-            torch._foreach_zero_(self.gradients)
-        for parameter, gradient in zip(self.trained, self.gradients, strict=True):
             parameter.grad = gradient
 
     def size_key(self, packed: Any) -> tuple[int, ...] | None:
@@ -78,12 +93,12 @@ class CapturedLoss:
             _round_up(size) for size in (len(rows.tokens) + 1, len(packed.targets), rows.longest_query)
         )  # at least one token of padding, so that its row is never empty
         key = tokens, predicted, max(longest, STEP), len(rows.query_starts)
-        full = len(self.graphs) >= MAX_GRAPHS and key not in self.graphs
-        return None if self.failed or full or tokens > MAX_TOKENS else key
+        return None if self.failed or tokens > MAX_TOKENS else key
 
     def _capture(self, key: tuple[int, ...], packed: Any, num_items: Any) -> bool:
         free, _ = torch.cuda.mem_get_info()
         if key[0] * self.forward.bytes_per_token > free // 4:
+            self._tell("there is not enough memory for another graph")
             return False
         entry = self.new_entry(key)
         fill(entry, packed, num_items)
@@ -105,8 +120,10 @@ class CapturedLoss:
                 raise RuntimeError(f"its loss is {difference:.2g} of the loss away")
         except Exception as error:  # whatever a driver or a kernel raises while a graph is captured
             torch.cuda.synchronize()
-            self.failed = True
-            log.warning("SFT starts every kernel by itself, up to 6 times slower: no CUDA graph (%s).", type(error).__name__)
+            self.failed = self.told = True
+            self.graphs.clear()
+            self.pool = None
+            log.warning("SFT starts every kernel by itself, up to 6 times slower: no CUDA graph (%s).", error)
         torch._foreach_copy_(self.gradients, before)
         if not self.failed:
             self.graphs[key] = entry

@@ -158,6 +158,7 @@ class MetricsCallback(TrainerCallback):  # type: ignore[misc]
             "grad_norm": logs["grad_norm"],
             **{name: logs[key] for key, name in self.names.items() if not key.startswith("eval_") and key in logs},
             **({} if (backend := getattr(self.trainer, "backend", None)) is None else {"backend": backend}),
+            **({} if (share := getattr(self.trainer, "graph_share", None)) is None else {"graph_share": round(share, 3)}),
             "tokens": self.trainer.tokens,
             "tokens_per_second": round(speed, 1),
         }

@@ -1,9 +1,10 @@
 """TRL's SFTTrainer, resumable (train/trl/resumable.py), with a cheaper loss and a dev loss per trained token.
 
-The loss is computed in one of three ways, named in `backend`: `fast` on a GPU, by the forward pass of RL (fast_forward.py),
-rows one after the other without padding; `direct` on a CPU, by the library with the output layer on answer tokens only; and
-`library`, as TRL does it, where neither agrees with it (4-bit weights, dropout, full training on a GPU, other architectures),
-and for batches with a row that is longer than the rotary tables of `fast`.
+The loss is computed in one of four ways, named in `backend`: `fast` on a GPU, by the forward pass of RL (fast_forward.py),
+rows one after the other without padding; `graph`, the same as a CUDA graph (captured_loss.py); `direct` on a CPU, by the
+library with the output layer on answer tokens only; and `library`, as TRL does it, where none of them agrees with it (4-bit
+weights, dropout, full training on a GPU, other architectures), and for batches with a row that is longer than the rotary tables
+of `fast`.
 """
 
 import logging
@@ -65,6 +66,7 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
         self.fast = self._open_fast() if self._wants_fast() else None
         self.captured: CapturedLoss | None = None
         self.beyond = self.warned = False  # whether the last batch was too long for `fast`
+        self.by_graph, self.batches = False, 0  # whether the last batch was a graph's; how many were trained by `fast` or a graph
         if self.fast is not None:
             collate = self.data_collator
             self.data_collator = lambda features: {**collate(features), PACKED: pack_examples(features)}
@@ -73,10 +75,15 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
 
     @property
     def backend(self) -> str:
-        """How the last loss was computed: fast, direct or library."""
+        """How the last loss was computed: graph, fast, direct or library."""
         if self.fast is not None:
-            return "library" if self.beyond else "fast"
+            return "library" if self.beyond else "graph" if self.by_graph else "fast"
         return "direct" if self.direct else "library"
+
+    @property
+    def graph_share(self) -> float | None:
+        """Of the batches of this process that were trained by our own forward pass, those by a CUDA graph; None without a GPU."""
+        return None if self.captured is None else self.captured.replayed / self.batches
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """The dev loss per trained token, whatever the batches; the trainer's own is a mean over batches."""
@@ -107,7 +114,9 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
             return super().training_step(model, inputs, num_items_in_batch)  # type: ignore[no-any-return]
         if not self.model.training:
             self.model.train()
+        self.batches, self.by_graph = self.batches + 1, False
         if self.state.global_step % ACCURACY_EVERY and (loss := self._captured_loss(packed, num_items_in_batch)) is not None:
+            self.by_graph = True
             self._total_train_tokens += len(packed.rows.tokens) + len(packed.rows.query_starts) - 1
             return loss
         with self.compute_loss_context_manager():
