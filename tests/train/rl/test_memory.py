@@ -206,7 +206,9 @@ def test_the_limit_is_lifted_however_the_run_ends(settings: Any, monkeypatch: An
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: SimpleNamespace(total_memory=80e9))
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share, index: shares.append(share))
-    small = {name: value for name, value in SMALL.items() if method != "IRS" or name in ("max_new_tokens", "lora_r", "held_out_n")}
+    small = {
+        name: value for name, value in SMALL.items() if method != "IRS" or name in ("max_new_tokens", "lora_r", "held_out_n")
+    }
     shape = STAGES[method].config(**{"model": settings.model, **small, **FILES, "memory_gb": 8.6})
     prepared = prepare_stage(STAGES[method], shape, settings)
     module = f"medloop.train.{method.lower()}"
