@@ -125,8 +125,9 @@ def memory_needed(size: ModelSize, request: TrainRequest) -> int:
     trained = size.parameters if request.config.get("full") else size.adapter * _number(request, "lora_r", 8)
     needed = 4 * size.parameters + 12 * trained + 68 * tokens * size.width * size.layers
     limit = request.config.get("memory_gb")  # the worker chooses pieces that fit into it, or refuses
-    named = isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0
-    return min(needed, int(limit * 1e9)) if named else needed
+    if isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0:
+        return min(needed, int(limit * 1e9))
+    return needed
 
 
 def machine_memory() -> tuple[int, int]:

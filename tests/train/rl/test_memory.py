@@ -71,7 +71,7 @@ def test_full_precision_with_single_answers_comes_before_four_bits() -> None:
 def test_what_the_user_set_is_kept() -> None:
     for size, gb in ((256, 60), (64, 16)):
         assert chosen(gb, rollout_batch_size=size).pieces.rollout_batch_size == size
-    assert chosen(16).pieces.rollout_batch_size < 64, "which is chosen where nobody set it"
+    assert chosen(8).pieces.rollout_batch_size < 64, "which is chosen where nobody set it"
     assert not chosen(12, row=400, gradient_checkpointing=False).pieces.gradient_checkpointing
     assert chosen(5.5).pieces.load_in_4bit
     with pytest.raises(ConfigError, match=r"leave out what was set and is kept \(load_in_4bit=False\)"):
