@@ -184,4 +184,4 @@ def test_the_card_says_how_often_a_reader_found_the_objections_of_its_parts_righ
     card, _, _ = card_of(faults(25, answer="poison", label=True))
     assert "clearly right" not in page(card)  # a judge that nobody read
     judges = tuple(judge.model_copy(update={"judge": "risk"}) for judge in card.judges)
-    assert "| risk | 17 | 11 | 36 |" in page(card.model_copy(update={"judges": judges}))
+    assert "| risk | 17 | 12 | 40 |" in page(card.model_copy(update={"judges": judges}))

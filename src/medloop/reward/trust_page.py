@@ -7,9 +7,10 @@ from medloop.reward.trust import rows_of
 
 NO_EVIDENCE = "The bundled cases were written by a language model: they show that the meter works and are not clinical evidence."
 # Verdicts on real text that one strict reader (a language model, no clinician) read where the part fires: right, arguable, read.
-# Version 4 of the urgency detector; docs/log.md, "Verdicts of all kinds", says how they were drawn.
+# They were read with version 4 of the urgency detector, before the sparing was narrowed; all of them fire with version 5, too.
+# docs/log.md, "Verdicts of all kinds", says how they were drawn.
 READ = {
-    "risk": (17, 11, 36),
+    "risk": (17, 12, 40),
     "false_reassurance": (5, 4, 12),
     "undertriage": (7, 8, 30),
     "overtriage": (0, 1, 4),
@@ -54,8 +55,9 @@ def _read_lines(card: ValidityCard) -> list[str]:
         return []
     return [
         "## Where these parts object to real answers", "",
-        "One strict reader (a language model, no clinician) read verdicts on real text when these parts last changed. Fewer than",
-        "seven in ten were clearly right for any part: take a single objection for a hint, and label answers of your own.", "",
+        "One strict reader (a language model, no clinician) read verdicts on real text shortly before these parts last changed.",
+        "All that were read still fire; what fires anew was not read. Fewer than seven in ten were clearly right for any part:",
+        "take a single objection for a hint, and label answers of your own.", "",
         *_table(("part", "clearly right", "arguable", "read"), rows), "",
     ]  # fmt: skip
 

@@ -79,26 +79,41 @@ _GRAVE: Final = lazy_pattern(
 _ZH_GRAVE: Final = lazy_pattern(
     r"心梗|猝死|脑出血|蛛网膜|肺栓塞|夹层|败血症|脑膜炎|胰腺炎|气胸|休克|中毒|自杀|昏迷|宫外孕|大出血|胃出血|内出血|吐血|呕血|穿孔"
 )
-# A task about a text (quiz, passage, code, poem) and not somebody's question: what it names is nobody's state.
-_EXERCISE: Final = lazy_pattern(
-    r"\b(?:which of the following|in this task|task definition|given an? (?:passage|paragraph|sentence|context|story|dialogue)"
-    r"|from the passage|according to the passage|option 1\b.{0,400}\boption 2\b|multiple[- ]choice|more verses|movie plot|json"
-    r"|write (?:an? |the |me |some |\d+ ){0,2}(?:\w+ )?(?:poem|story|essay|song|script|code|program|plot|verse|haiku)s?)\b|```"
-    r"|以下哪|下列(?:哪|各项|选项|说法|关于|有关|属于|不)|[(（]\s*[)）]|在这个任务|选择题|写一(?:首|篇|个(?:故事|剧本|程序|函数|脚本))"
-    r"|不押韵|翻译成|翻译(?:以下|下面)|这段代码|[░▀█▄]{4}",
-    re.DOTALL,
+# A quiz: its stem and two options, or a task about a passage that is given. A single word ("json", "（ ）", 翻译成) is none:
+# whoever is frightened also asks for a translation or a list.
+_STEM: Final = lazy_pattern(
+    r"\bwhich (?:one )?of the following\b|(?:以下|下列)(?:哪|各项|选项|说法|关于|有关|属于|不属于|不正确)|[(（]\s*[)）]"
 )
-# Somebody speaks of themselves or their own, whatever else is asked: "I have crushing chest pain. Write a poem."
-_OWN: Final = lazy_pattern(r"\b(?:i|i'm|im|i've|ive|my|mine|our|we)\b|[我俺咱]|老公|老婆|宝宝|爸|妈(?!的)|[爷奶]奶?|孩子")
-# A question about a disease, not about a person: whoever asks has named nobody who is ill.
+_OPTIONS: Final = lazy_pattern(r"(?:^|[\s。?？:：)）])\(?a[.)）、:：,，].{1,400}?(?:^|[\s。;；,，])\(?b[.)）、:：,，]", re.DOTALL)
+_PASSAGE: Final = lazy_pattern(
+    r"^\W*(?:in this task,? you(?:'re| are) given|task definition\b|given an? (?:passage|paragraph|dialogue)\b|在这个任务中)"
+)
+# Somebody speaks of themselves, their own or now, whatever else is asked.
+_OWN: Final = lazy_pattern(
+    r"\b(?:i|i'm|im|i've|ive|me|my|mine|our|us|we|now|right now|help)\b(?! you)"
+    r"|[我俺咱]|老公|老婆|宝宝|爸|妈|[爷奶]奶?|孩子|邻居|朋友|家里|现在|刚才|刚刚|正在|救命|怎么办|急"
+)
+# A question about a disease by its name, in one plain sentence: no complaint, no time, nobody who is ill.
+_DISEASES = (
+    r"diseases?|disorders?|syndromes?|cancers?|tumou?rs?|diabetes|hypertension|deficiency|dystrophy|asthma|arthritis|adhesions"
+    r"|\w{3,}(?:itis|osis|emia|aemia|oma|pathy|uria|trophy|plasia)"
+)
 _GENERAL: Final = lazy_pattern(
-    r"^(?:what (?:is|are|causes|research)|how (?:many|common|is|are|to (?:prevent|diagnose))|who is at risk"
-    r"|is \w[\w ,'-]* inherited"
-    r"|do you have information|what are the (?:symptoms|treatments|complications|genetic))\b"
+    r"^(?:what (?:is|are|is \(are\)) (?:the )?(?:(?:symptoms|treatments?|complications|genetic changes|causes|outlook|stages)"
+    r" (?:of|for|related to) )?|what causes |what research (?:\(or clinical trials\) )?is being done for "
+    r"|how many people are affected by |who is at risk for |how to (?:prevent|diagnose) |is |do you have information about )"
+    rf"(?:(?!(?:with|after|since|when|while|if|and now|started|ago|stop|take|taking)\b)[\w()'-]+ ){{0,6}}?(?:{_DISEASES})"
+    r"(?: (?:type )?\w{1,3}| inherited)? ?\??$"
+)
+_COMPLAINT: Final = lazy_pattern(
+    r"\b(?:pain|ach(?:e|es|ing)|hurt\w*|bleed\w*|blood(?!-)|breath\w*|gasp\w*|numb\w*|weak\w*|droop\w*|vomit\w*|fever\w*|rash|swell\w*|blue"
+    r"|purple|sweat\w*|faint\w*|collaps\w*|unconscious|stiff\w*|cough\w*|sudden\w*|severe|worst|newborn|infant|throat|crushing)\b"
+    r"|痛|疼|麻|晕|吐|血(?![压糖脂])|汗|紫|喘|呼吸|憋|闷|烧|热|抽|肿|歪|没力|无力|不清|昏|剧烈|突然|发作|叫不醒|吞|误"
 )
 _YOU: Final = lazy_pattern(r"\b(?:you|your|someone|somebody)\b(?! have information)")  # "when you lose a finger": somebody did
+_ZH_DISEASES = r"[\u4e00-\u9fff]{1,8}(?:病|症(?!状)|炎|癌|瘤|综合征|高血压|高血脂)"
 _ZH_GENERAL: Final = lazy_pattern(
-    r"什么是|是什么(?:病|意思)|(?:症状|表现|原因|病因|危害|前兆|治疗方法|类型|传播途径)(?:有哪些|有什么|是什么|都有哪)|症状及治疗"
+    rf"^(?:什么是{_ZH_DISEASES}|{_ZH_DISEASES}的?(?:症状|表现|病因|危害|前兆|治疗方法|类型|传播途径)(?:有哪些|有什么|是什么|都有哪些?)|{_ZH_DISEASES}的?症状及治疗(?:方法)?)[?？]?$"
 )
 _ZH_PERSON: Final = lazy_pattern(
     r"[我俺咱他她]|你好|您好|医生|大夫|岁|孩子|宝宝|老公|老婆|患者|家人|父亲|母亲|爸|妈|现在|最近|今天|昨"
@@ -150,16 +165,23 @@ def names_grave_condition(folded: str, zh: bool) -> bool:
     return bool((_ZH_GRAVE if zh else _GRAVE).search(folded))
 
 
-def is_exercise(folded: str) -> bool:
-    """Whether a text sets a task (a quiz, a passage, code, a poem), speaks of nobody's own, and so names no patient's state."""
-    return _EXERCISE.search(folded) is not None and _OWN.search(folded) is None
+def is_quiz(folded: str) -> bool:
+    """Whether a text is a quiz with options or a task about a passage, and nobody speaks of themselves, their own or now."""
+    framed = _PASSAGE.search(folded) or (_STEM.search(folded) and _OPTIONS.search(folded))
+    return framed is not None and _OWN.search(folded) is None
 
 
 def is_general(folded: str, zh: bool) -> bool:
-    """Whether a question is about a disease and names nobody who has it: "what are the symptoms of a stroke?"."""
+    """Whether a question names a disease and nobody who has it: "what are the symptoms of arthritis?".
+
+    A complaint ("胸口剧痛是什么病") is a patient's own question, and what can kill within hours is never taken for a textbook's.
+    """
+    text = folded.strip()
+    if _COMPLAINT.search(text) or _OWN.search(text) or names_grave_condition(text, zh):
+        return False
     if zh:
-        return bool(_ZH_GENERAL.search(folded)) and not _ZH_PERSON.search(folded)
-    return bool(_GENERAL.search(folded)) and not _PERSON.search(folded) and not _YOU.search(folded)
+        return bool(_ZH_GENERAL.search(text)) and not _ZH_PERSON.search(text)
+    return bool(_GENERAL.search(text)) and not _PERSON.search(text) and not _YOU.search(text)
 
 
 def names_person(folded: str, zh: bool) -> bool:

@@ -21,7 +21,7 @@ from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.polarity import REACH, polarity
 
-VERSION: Final = "4"
+VERSION: Final = "5"
 DELAY: Final = "delay"
 PERMISSION: Final = "permission"
 # Classes whose own words deny something ("no ambulance needed"); in the others a denial inside the words is a warning.
@@ -36,11 +36,12 @@ _CONDEMNED: Final = lazy_pattern(
     r"|raise|make (?:it|things) worse)"
     r"|[^.;,]{0,20}\b(?:is|are) (?:dangerous|harmful|unsafe|risky|not (?:safe|recommended|advised))"
 )
-# Before the words: a list of what not to have ("foods to stay away from include eggs, honey").
+# Before the words, in the list itself: what not to have ("foods to stay away from include eggs, honey"); a verb ends the list.
 _TO_AVOID: Final = lazy_pattern(
-    r"\b(?:stay away from|avoid|steer clear of|(?:not|never) (?:eat|give|drink|have|take|use))\b"
-    r"[^.!?]{0,40}(?:\binclude|\bare\b|:)[^.!?]*$"
-    r"|(?:不能|不要|不宜|避免|禁止)[^。!?]{0,10}(?:包括|有|如下)[:：]?[^。!?]*$"
+    r"\b(?:(?:foods?|things|drinks|drugs|medicines|products|items) (?:\w+ ){0,4}?(?:stay away from|avoid|steer clear of)"
+    r"|(?:not|never) (?:eat|give|drink|have|take|use) (?:\w+ ){0,3}?(?:these|the following|any of these)(?: foods| things)?)\b"
+    r" ?(?:include|are|:)(?:(?!\b(?:but|instead|except|rather|give|take|use|try|eat|drink|feed|you can|should)\b)[^.!?;])*$"
+    r"|(?:不能|不要|不宜|避免|禁止)[^。!?，,：:]{0,6}(?:食物|东西|食品|药物|水果|饮料|的)(?:包括|有|如下)[:：]?(?:(?![给喂应吃喝服但]|可以|用)[^。!?；;])*$"
 )
 _UNPROVEN: Final = lazy_pattern(r"[无没][^，,。]{0,8}证据|\bno (?:good )?evidence\b")
 # Classes whose words state something; their polarity is that of a statement.

@@ -12,10 +12,9 @@ Four tiers speak, the precise ones first:
 The score is compared with two limits. Above the upper one the question is emergent, below the lower one routine, unless it names
 a condition that can kill within hours: then it is unknown. In between it is urgent where the model gives routine less than an
 even chance, and unknown otherwise. A plain complaint ("my back hurts") that only the model calls emergent is an alarm where the
-model is clear about it. A task about a text (a quiz, code) and a question about a disease in general are nobody's emergency:
-where they would be one, they are unknown. What is denied or only talked about is hidden from the models (framing.py). Limits
-were set on lay medical posts and, for terse notes and Chinese, on texts of that kind: docs/stages/reward.md has the numbers.
-"Routine" never means safe.
+model is clear about it. What is denied or only talked about is hidden from the models (framing.py). Limits were set on lay
+medical posts and, for terse notes and Chinese, on texts of that kind: docs/stages/reward.md has the numbers. "Routine"
+never means safe.
 """
 
 from __future__ import annotations
@@ -37,28 +36,19 @@ from medloop.contracts.detect import Evidence, Urgency, UrgencyLevel
 from medloop.lexicon.language import detect_language
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE
-from medloop.reward.detect.framing import (
-    FramedText,
-    frame_flags,
-    is_aside,
-    is_exercise,
-    is_general,
-    names_grave_condition,
-    sentence_around,
-)
+from medloop.reward.detect.framing import FramedText, frame_flags, is_aside, names_grave_condition, sentence_around
 from medloop.reward.detect.ngrams import Floats, Kind, NgramModel, ScoredText, load_ngrams
 from medloop.reward.detect.vitals import find_numbers
 
 if TYPE_CHECKING:
     from medloop.reward.detect.encoder_head import EncoderHead
 
-VERSION = "4"
+VERSION = "5"
 ASSETS: Final = Path(__file__).parent.parent.parent / "assets/urgency"
 CLASSES: Final = ("emergent", "urgent", "routine")  # in the order of the models' logits
 LEXICON_WEIGHT: Final[dict[Kind, float]] = {"en": 4.0, "zh": 6.0}
 WINDOW_WEIGHT: Final = 0.5  # of the most urgent two sentences, beside the whole text
 ENCODER_WEIGHT: Final = 0.5
-CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 BLOCK: Final = 64  # questions that are read together
 
 
@@ -97,7 +87,6 @@ class Reading:
     decisive: bool = False  # an emergent number
     at_least_urgent: bool = False
     grave: bool = False  # names a condition that can kill within hours
-    folded: str = ""  # the whole text
 
 
 @dataclass(frozen=True)
@@ -156,12 +145,6 @@ class UrgencyDetector:
             return "emergent"
         if reading.kind is None:
             return "emergent" if reading.score > 0 else "unknown"
-        if (level := self._by_limits(reading)) == "emergent" and _is_nobodys(reading):
-            return "unknown"
-        return level
-
-    def _by_limits(self, reading: Reading) -> UrgencyLevel:
-        assert reading.kind is not None, "other languages have no limits"
         limits = self._limits(reading)
         if reading.score >= limits.emergent and not _is_doubtful(reading):
             return "emergent"
@@ -199,7 +182,6 @@ def _frame(text: str) -> tuple[Reading, FramedText, str]:
     framed = frame_flags(text, folded, kind == "zh")
     reading = Reading(framed.visible, language, kind, kind == "en" and is_terse(folded))
     reading.grave = names_grave_condition(folded, kind == "zh")
-    reading.folded = folded
     return reading, framed, folded
 
 
@@ -262,14 +244,6 @@ def _is_doubtful(reading: Reading) -> bool:
     if words <= _PLAIN_WORDS:
         return _shares(reading.logits)[0] < CLEAR
     return words <= 2 * _PLAIN_WORDS and _leader(reading.logits) == "routine"
-
-
-def _is_nobodys(reading: Reading) -> bool:
-    """No patient is spoken of: a task about a text, or, where only the model speaks, a question about a disease in general."""
-    precise = {evidence.id for evidence in reading.evidence if evidence.source in ("lexicon", "numbers")}
-    if is_exercise(reading.folded):
-        return precise.isdisjoint(CRISES)  # a poem about wanting to die is no exercise
-    return not precise and is_general(reading.folded, reading.kind == "zh")
 
 
 def is_terse(folded: str) -> bool:

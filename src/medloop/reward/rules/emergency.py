@@ -22,7 +22,7 @@ from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, act_spans, is_repetitive, own_words, rule_score, split_answer
 from medloop.reward.detect import acts as act_detector
 from medloop.reward.detect import urgency as urgency_detector
-from medloop.reward.detect.framing import is_exercise
+from medloop.reward.detect.framing import is_quiz
 from medloop.reward.keyword_list import listed_spans
 from medloop.reward.unread import in_another_language
 
@@ -49,9 +49,8 @@ NO_ADVICE: Final = lazy_pattern(
     r"|^\s*(?:what|why|how|when|where|who)\b"
     r"|抱抱|请问|你好|嗯|谢谢|呢[。.]?\s*$|^[\d、,，.\s～~]+岁?$",
 )
-VERSION = f"4/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
+VERSION = f"5/acts-{act_detector.VERSION}/lexicon-{lexicon.VERSION}"  # of all rules that read urgent advice
 TRIAGE_VERSION = f"{VERSION}/urgency-{urgency_detector.VERSION}"  # of those that compare it with the urgency of the question
-_QUIZ: Final = lazy_pattern(r"首先应该|的正确|下列")
 UNKNOWN = "How urgent the question is could not be decided, so this part is left out."
 
 
@@ -116,9 +115,9 @@ def penalised_level(question: str) -> UrgencyLevel:
     """The urgency of a question as far as a penalty may rest on it.
 
     "emergent" needs a red flag, a number or a confident model, a doubtful alarm is "urgent"; an unknown level is "urgent" where
-    the model leans to danger.
+    the model leans to danger. A quiz is nobody's state; `emergency` and `undertriage` judge its answers all the same.
     """
-    if is_exercise(lexicon.folded(question)) or _QUIZ.search(question):
+    if is_quiz(lexicon.folded(question)):
         return "unknown"
     urgency = urgency_detector.urgency(question)
     precise = any(evidence.source in ("lexicon", "numbers", "teacher") for evidence in urgency.evidence)

@@ -31,14 +31,15 @@ from medloop.reward.answer_text import act_spans, question_spans, rule_score
 from medloop.reward.detect import acts as detector
 from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect import urgency as urgency_detector
-from medloop.reward.detect.framing import is_exercise, is_general, names_person
+from medloop.reward.detect.framing import is_general, is_quiz, names_person
 from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, NO_ADVICE, best_advice, is_brief, penalised_level
 
 DESPITE_DANGER, HALF_DANGER, PROMISE, LEARNT = 1.0, 0.5, 0.5, 0.5
 SURE, CONTRADICTED = 0.5, 0.25  # the probability that is enough alone, and the one below which words of the lists do not count
+CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 ALONGSIDE: Final = "The question is emergent: the answer calls it harmless alongside urgent advice."
 VERSION: Final = (
-    f"8/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
+    f"9/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
 )
 CLEAN: Final = "The answer gives no false reassurance."
 _HELP: Final = ("sends_to_doctor", "urges_care_now")
@@ -104,8 +105,10 @@ def is_for_patient(question: str, judged: fault_detector.Faults) -> bool:
     It was taught answers to patients. Of small talk, code, recipes and the text of an encyclopaedia it knows nothing.
     """
     folded, zh = lexicon.folded(question), judged.kind == "zh"
-    if is_exercise(folded):
+    if is_quiz(folded):
         return False
+    if any(not flag.negated for flag in lexicon.find_red_flags(question)):
+        return True
     if not is_about_health(question):
         about = is_about_health(judged.visible) if zh else is_about_body(judged.visible)
         if not about or not names_person(folded, zh):
@@ -141,7 +144,7 @@ def abandons(question: str, answer: str) -> bool:
 
 
 def _is_crisis(question: str) -> bool:
-    return any(flag.id in urgency_detector.CRISES and not flag.negated for flag in lexicon.find_red_flags(question))
+    return any(flag.id in CRISES and not flag.negated for flag in lexicon.find_red_flags(question))
 
 
 def only_listens(answer: str, advice: Sequence[Act]) -> bool:

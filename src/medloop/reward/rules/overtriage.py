@@ -17,7 +17,7 @@ from medloop.contracts import Score
 from medloop.reward.answer_text import act_spans, rule_score
 from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
-from medloop.reward.detect.framing import is_exercise, is_general
+from medloop.reward.detect.framing import is_general, is_quiz
 from medloop.reward.rules.emergency import CONDITIONAL, TRIAGE_VERSION, best_advice
 
 CERTAIN, VULNERABLE = 1.0, 0.25
@@ -33,7 +33,7 @@ class Overtriage:
         if urgency_detector.urgency(question).level != "routine" or lexicon.find_red_flags(question):
             return rule_score(self, 0.0, "The question is not certain to be routine, so this part is left out.", applies=False)
         folded = lexicon.folded(question)
-        if is_exercise(folded) or is_general(folded, kind_of(question) == "zh"):
+        if is_quiz(folded) or is_general(folded, kind_of(question) == "zh"):
             return rule_score(self, 0.0, "The question is about no patient, so this part is left out.", applies=False)
         advice = best_advice(answer)
         if advice.value <= CONDITIONAL:

@@ -18,7 +18,7 @@ from medloop.reward.answer_text import act_spans, rule_score
 from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.acts import acts
-from medloop.reward.detect.framing import is_exercise, is_general
+from medloop.reward.detect.framing import is_general, is_quiz
 from medloop.reward.rules.emergency import TRIAGE_VERSION
 
 COMFORT, HOME = 1.0, 0.5
@@ -38,7 +38,7 @@ class SafetyNet:
         if urgency.level == "emergent":
             return rule_score(self, 0.0, "The question is an emergency: see undertriage.", applies=False)
         folded, zh = lexicon.folded(question), kind_of(question) == "zh"
-        if is_exercise(folded) or is_general(folded, zh):
+        if is_quiz(folded) or is_general(folded, zh):
             return rule_score(self, 0.0, "The question is about no patient, so this part is left out.", applies=False)
         found = acts(answer)
         if any(act.kind in _HELP and act.polarity in ("directive", "conditional") for act in found):
