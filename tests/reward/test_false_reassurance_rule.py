@@ -78,7 +78,7 @@ def test_waiting_or_passing_over_an_emergency_is_false_reassurance(question: str
         (FLAG, "Don't worry, call an ambulance now."),
         (FLAG, "I am so sorry."),
         (FLAG, "Hospital, now."),
-        ("以下哪项最危险：突然嘴角歪斜，说话不清，胸口压榨样疼痛？", "嘴角歪斜"),
+        ("以下哪项最危险？A.突然嘴角歪斜 B.说话不清 C.胸口压榨样疼痛", "嘴角歪斜"),
         ("I cannot sleep. Can I take melatonin?", "Never take it without first consulting your doctor."),
     ],
 )
