@@ -99,8 +99,9 @@ class VectorTable:
         self.store, self.version, self.width = store, pgvector.version, width
         self.name = f"{PREFIX}s_{hashlib.sha256(f'{encoder}:{width}'.encode()).hexdigest()[:12]}"
         self._schema = _quoted(pgvector.schema)
-        # Minus the inner product. By way of a text: a prepared statement would keep the type of an extension that is gone.
-        self._product = f"OPERATOR({self._schema}.<#>) CAST(CAST(:vector AS text) AS {self._schema}.vector)"
+        # Minus the inner product. By way of a text: a prepared statement would keep the type of an extension that is gone. In a
+        # query of its own: a prepared plan would read the text again for every row.
+        self._product = f"OPERATOR({self._schema}.<#>) (SELECT CAST(CAST(:vector AS text) AS {self._schema}.vector))"
 
     def create(self) -> None:
         with _changing(self.store) as conn:
