@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from medloop.train.examples.sft_examples import IGNORED, encode_file
 from medloop.train.runs.find_run import find_run
 from medloop.train.sft import SFTConfig, make_plan
 from medloop.train.trl import resumable, sft_trainer
+from medloop.train.trl.captured_loss import CapturedLoss
 
 
 def config(settings, **more) -> SFTConfig:
@@ -74,6 +76,37 @@ def test_the_fast_forward_without_padding_has_the_loss_curve_of_the_library(firs
         for home in (settings.home, first_run[0].home)
     ]
     assert shares[0] == pytest.approx({step: share for step, share in shares[1].items() if step % 10 == 1}, abs=0.01)
+
+
+def captured_on_a_cpu(self, packed, num_items):
+    """Padded as for a CUDA graph; its replay is the same computation."""
+
+    def capture(key, *_):
+        entry = captured.new_entry(key)
+        entry.loss = torch.zeros(())
+
+        def replay():
+            entry.rows.grids.clear()
+            entry.loss.copy_(captured.add_gradients(entry))
+
+        entry.graph = SimpleNamespace(replay=replay)
+        captured.graphs[key] = entry
+        return True
+
+    captured = self.captured = self.captured or CapturedLoss(self.fast, [p for p in self.model.parameters() if p.requires_grad])
+    captured._capture = capture
+    return captured(packed, num_items)
+
+
+def test_padded_batches_of_graphs_have_the_same_loss_curve_and_are_named(first_run, settings, monkeypatch):
+    monkeypatch.setattr(sft_trainer.ResumableSFT, "_wants_fast", lambda self: True)
+    monkeypatch.setattr(sft_trainer.ResumableSFT, "_captured_loss", captured_on_a_cpu)
+    train_sft(config(settings), settings=settings)
+    lines = [row for row in rows(settings.home / "models/lora/sft/metrics.jsonl") if row["phase"] == "TRAINING"]
+    ways = [row["extra"]["backend"] for row in lines]
+    assert ways == ["graph" if number % 10 else "fast" for number in range(len(lines))]  # every tenth step measures the accuracy
+    assert lines[-1]["extra"]["graph_share"] == pytest.approx(ways.count("graph") / len(ways), abs=1e-3)
+    assert losses(settings) == pytest.approx(losses(first_run[0]), rel=1e-3)
 
 
 def test_batches_beyond_the_rotary_tables_go_to_the_library(first_run, settings, monkeypatch, caplog):
