@@ -30,11 +30,13 @@ _HEX = lazy_pattern(r"(?<![0-9A-Za-z])(?:0x)?(?:[0-9A-Fa-f]{2}[ :\-]?){7,2000}(?
 _BITS = lazy_pattern(r"(?<![0-9])(?:[01]{7,8}[ ,]){3}[01]{7,8}(?![0-9])")
 _MIXED_SCRIPT = lazy_pattern(r"[A-Za-z][\u0400-\u052f]|[\u0400-\u052f][A-Za-z]|[ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ][a-z]{2}")
 _MASKED_DIGITS = lazy_pattern(
-    r"(?<![A-Za-z0-9])(?=[OolI]*\d[\dOolI]*[OolI]|[\dOolI]*[OolI][\dOolI]*\d)[\dOolI]{9,18}(?![A-Za-z0-9])"
+    r"(?<![A-Za-z0-9])(?=[\dOolI]{9,18}(?![A-Za-z0-9]))(?=[OolI]*\d[\dOolI]*[OolI]|[\dOolI]*[OolI][\dOolI]*\d)[\dOolI]{9,18}"
 )
 _LEET_WORD = lazy_pattern(
-    r"(?<![A-Za-z0-9])(?=[A-Za-z0-9@$!]*[A-Za-z])(?=[A-Za-z0-9@$!]*[013457@$!])[A-Za-z013457@$!]{3,14}[A-Za-z013457](?![A-Za-z0-9@])"
+    r"(?<![A-Za-z0-9])(?=[A-Za-z0-9@$!]{0,40}[A-Za-z])(?=[A-Za-z0-9@$!]{0,40}[013457@$!])[A-Za-z013457@$!]{3,14}[A-Za-z013457](?![A-Za-z0-9@])"
 )
+_ACCOUNT = lazy_pattern(r"(?<![A-Za-z0-9])(?=[a-z]{2})(?=[a-z._\-]{2,60}\d)[a-z]{2,15}[_.\-#]{1,2}[a-z0-9]{1,12}(?![A-Za-z0-9])")
+_LAST_HAN = lazy_pattern(r".*[\u4e00-\u9fff]", re.S)
 _LETTERS = lazy_pattern(r"(?<![A-Za-z])(?:[A-Za-z](?:[ .\-_*]|\. )){5,30}[A-Za-z](?![A-Za-z])")
 _DIGIT = lazy_pattern("[0-9]")
 _UNLEET = str.maketrans("013457@$!", "oieastasi")
@@ -84,6 +86,14 @@ def _is_leet_name(word: str) -> bool:
         len(name) > 3 and is_listed(name, NAMES)
         for name in (plain.translate(_UNLEET), plain.replace("1", "l").translate(_UNLEET))
     )
+
+
+def _has_account(text: str) -> bool:
+    """Whether something like an account stands before a Chinese character of the same line; each line is read once."""
+    for line in () if text.isascii() else text.split("\n"):
+        if (last := _LAST_HAN.match(line)) and _ACCOUNT.search(line, 0, last.end()):
+            return True
+    return False
 
 
 _GAP = lazy_pattern(r"(?<=[\u4e00-\u9fff\d])[ ,、/·\-|]+(?=[\u4e00-\u9fff\d])")
@@ -152,7 +162,7 @@ DISGUISES = (
     Disguise("digits and letters kept apart one by one", "2 O 7 - 9 4 6 O I 8 2", 4, _search(r"(?<!\w)[\dOoIl](?:[^\w\n]{1,4}[\dOoIl](?!\w)){7}")),
     Disguise("single digits with words between them", "4 8 then 2 1 and 7 7 3 5 9", 8, _search(r"(?<!\w)\d(?: (?:[a-z]{2,6} ){0,2}\d(?!\w)){6}")),
     Disguise("signs of an account in words", "dee dee underscore 88", ("underscore", "at sign", "no spaces", "one word", "lowercase", "lower case", "下划线", "下横线", "中划线", "全小写"), _search(r"\bunderscore\b|\bat sign\b|\bno spaces\b|\ball (?:one word|lower ?case)\b|下划线|下横线|中划线|全小写", re.I)),
-    Disguise("an account in a Chinese text", "我的号 lin_xia.88 哦", 1, _search(r"(?=[^\n]*[\u4e00-\u9fff])(?<![A-Za-z0-9])(?=[a-z._\-]*\d)[a-z]{2,15}[_.\-#]{1,2}[a-z0-9]{1,12}(?:[_.\-#][a-z0-9]{1,12})*(?![A-Za-z0-9])")),
+    Disguise("an account in a Chinese text", "我的号 lin_xia.88 哦", 1, _has_account),
     Disguise("an e-mail address with other signs", "a.b@qq。com", ("@",), _search(r"[\w.\-]{2,40} ?@ ?[\w\-]{2,30} ?[。．｡,，、 ·] ?(?:com|cn|net|org|edu|gov|co)", re.I)),
     Disguise("Chinese digits in groups", "一三八、零零一三、八零零零", (), _search(rf"(?:[{_HAN_DIGIT}]{{2,4}}[^\w\n]{{1,3}}){{2}}[{_HAN_DIGIT}]{{2,4}}")),
     Disguise("many digits in groups", "110102 (前面) 19751106 后四位 0023", 14, _search(r"(?<![\d.])\d{2,8}(?:[\s()（）,，、:：]{0,2}[\u4e00-\u9fff]{0,4}[\s()（）,，、:：]{0,2}\d{3,8}(?![\d.%])){2,6}")),

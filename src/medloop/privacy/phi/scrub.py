@@ -25,12 +25,14 @@ from medloop.privacy.phi.normalize import fold, remove_invisible
 from medloop.privacy.phi.patterns.left_over import is_left_over
 from medloop.privacy.phi.spans import PhiSpan
 
-VERSION = "10"
+VERSION = "11"
 QUARANTINE = 0.8  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
 
 _CHINESE_WEIGHT = 1.7  # characters half as likely to be a name as those that are removed are reason enough for quarantine
 _ROUNDS = 12
 _SHORT = 20_000  # characters
+_CHANGING = "a text that keeps changing while it is scrubbed"
+_ENDLESS = lazy_pattern(r"(?<!\d)\d{500}")  # each round replaces 40 digits of one piece
 MAX_CHARACTERS = 400_000  # of one text; a longer one is held without a scan
 BUDGET_S = 5.0  # processor time for all texts of one record; what is not done by then is held
 # Three letters in a row that are neither Latin, Greek (units, receptors) nor Chinese.
@@ -130,6 +132,8 @@ class Scrubber:
         for _ in range(_ROUNDS):
             self._last = PreparedText(text, check)
             if first is None:
+                if _ENDLESS.search(self._last.plain):
+                    raise Unscrubbable(_CHANGING)
                 self._hides = disguised.may_hide(self._last.without_formed())  # once parts are replaced, the rest looks harmless
                 self._says_name = unusual.says_name(self._last.plain)
                 if disguised.SPELLED_OUT.search(self._last.plain):
@@ -142,7 +146,7 @@ class Scrubber:
                     raise Unscrubbable("a number or an address that could not be removed")
                 return text, first
             text = self._replace(text, spans)
-        raise Unscrubbable("a text that keeps changing while it is scrubbed")
+        raise Unscrubbable(_CHANGING)
 
     def _replace(self, text: str, spans: Sequence[PhiSpan]) -> str:
         pieces, position = [], 0

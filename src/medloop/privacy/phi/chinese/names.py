@@ -27,6 +27,7 @@ from medloop.privacy.phi.chinese.cues import (
 from medloop.privacy.phi.chinese.extent import BEFORE_SURNAME, FUNCTION, grow, opens
 from medloop.privacy.phi.chinese.network import NameNetwork, ids_of, load
 from medloop.privacy.phi.chinese.words import (
+    LONGEST_WORD,
     blocked_words,
     is_given,
     is_pair,
@@ -392,5 +393,5 @@ def _is_across_word(text: str, start: int) -> bool:
 
 def _is_everyday(text: str, start: int, end: int) -> bool:
     """Whether this is, begins with or ends in an ordinary word, or has no surname: not a reason to hold a text back."""
-    words = ordinary_words()
-    return any(text[start:last] in words for last in range(start + 2, end + 3)) or not surname_length(text, start)
+    words, longest = ordinary_words(), min(end + 2, start + LONGEST_WORD)
+    return any(text[start:last] in words for last in range(start + 2, longest + 1)) or not surname_length(text, start)

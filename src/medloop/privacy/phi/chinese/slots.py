@@ -158,6 +158,15 @@ def _find_polite(text: str) -> Iterator[tuple[int, int]]:
         yield from spans_where(_POLITE, text, lambda start, end: not _ANYBODY.search(text[start:end]))
 
 
+# Somebody is called so: even a herb is a name there. Not what somebody cries or calls for: 孩子叫疼, 我叫救护车.
+_CALLED = lazy_pattern(
+    rf"(?:我|本人|[他她]|孩子|小孩|宝宝|宝贝|{_PATIENTS}|{_KIN})(?:的?(?:大名|小名|名字)[是叫]|名?叫做?|名叫)(?P<name>[{_HAN}]{{2,3}}?)(?=[,。;、/()!\s]|$|今年|\d)"
+)
+_CRIES = lazy_pattern(
+    "[痛疼晕痒胀酸麻累肿烧咳吐苦饿冷热哭闹喊车外停醒救命急饭餐滴声嚷唤单号]|难受|医生|护士|大夫|家属|保安|警|快递"
+)
+
+
 def doubtful(text: str) -> bool:
     """Whether an ordinary word that is rare in medicine stands where a name is expected: 名字是平安, 请欢喜到3号诊室.
 
@@ -167,6 +176,9 @@ def doubtful(text: str) -> bool:
     if _SURNAME_CUT.search(text):
         return True
     if any(not _begins_like_name(text, *span) for span in _related(text)):
+        return True
+    called = _CALLED.finditer(text) if "叫" in text or "名" in text else ()
+    if any(not _NOT_NAMES.search(match["name"]) and not _CRIES.search(match["name"]) for match in called):
         return True
     words = {text[start:end] for start, end in _slots(text)}
     return any(word in ordinary_words() and not _NOT_NAMES.search(word) and not is_pair(word, 0) for word in words)

@@ -21,6 +21,7 @@ GIVEN = (
 _WEAK_GIVEN = frozenset(
     "智采思念语亦安宁清泉源润知礼端简艺贝镜颜圆满超敏国华文明军平民云红春秋兰香月青山林成金银才根柱阿招弟强超良友义天永长新广学世兴胜利海家爱"
 )
+LONGEST_WORD = 8  # characters; no ordinary word of the list has more
 GIVEN_PAIR = lazy_pattern(f"[{GIVEN}]{{2}}")
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, is_phrase, is_short_form, name_end, small_name_end
-from medloop.privacy.phi.lists import NAMES, ORDINARY, WordList, is_listed, medical_words, tier
+from medloop.privacy.phi.lists import NAMES, ORDINARY, UNLISTED, WordList, is_listed, medical_words, tier
 from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
 
@@ -115,6 +115,9 @@ _NICKNAME = lazy_pattern(
 _CAPITALS_FIRST = lazy_pattern(
     r"(?:^|[.!?:\n] )(?P<name>[A-Z][A-Z'’]{2,20}(?:-[A-Z]{2,20})?(?: [A-Z]\.?)? [A-Z][A-Z'’]{2,20}(?:-[A-Z]{2,20})?)(?= (?:has|had|was|is|reports|denies|came|presents|needs|called)\b)"
 )
+_CAPITALS_AGED = lazy_pattern(
+    r"(?<![\w\-])(?P<name>[A-Z][A-Z'’\-]{1,20}(?: [A-Z]\.?)? [A-Z][A-Z'’\-]{1,20})(?=,? \(?\d{1,3} ?(?:[MF]\b|y/?o\b|yrs?\b|years?\b))"
+)
 _SUBJECT = lazy_pattern(
     rf"(?:^|[\n\"“] ?|[.!?] )(?P<name>{_FULL})(?=['’]s [a-z]|,? (?:tolerated|attended|complains|complained|endorses|is|was|has|had|called|calls|came|says|said|states|reports|denies|needs|wants|lives|please)\b)"
 )
@@ -189,6 +192,14 @@ def _find_capitals_first(text: str) -> Iterator[tuple[int, int]]:
 
     yield from spans_where(_CAPITALS_FIRST, text, is_name)
 
+    def is_aged(start: int, end: int) -> bool:
+        first, *_, last = text[start:end].lower().split()
+        is_known = is_listed(first, _FIRST_NAME) and (is_listed(last, _SURNAME) or tier(last) == UNLISTED)
+        is_known = is_known or (is_listed(last, _SURNAME) and tier(first) == UNLISTED and first not in medical_words())
+        return is_known and not is_phrase(first, last) and last not in medical_words() and not is_listed(last, _TERMS)
+
+    yield from spans_where(_CAPITALS_AGED, text, is_aged)
+
 
 def _find_listed(text: str) -> Iterator[tuple[int, int]]:
     def is_name(start: int, end: int) -> bool:
@@ -245,7 +256,12 @@ WITH_CAPITALS = (
     Finder("first name at the beginning of a sentence", "NAME", ("Fine. {Cornelia} called twice",), _find_subjects),
     Finder("first name and surname from the lists", "NAME", ("near {Olivia Guthrie} there",), _find_listed),
     Finder("nickname between quotes", "NAME", ('she goes by "{Teddy}" here',), _find_nicknames),
-    Finder("in capitals before a verb", "NAME", ("{WILHELMINA ASHGROVE-TULL} has a cough",), _find_capitals_first),
+    Finder(
+        "in capitals before a verb or an age",
+        "NAME",
+        ("{WILHELMINA ASHGROVE-TULL} has a cough", "{KAREN MILLER} 45F chest pain"),
+        _find_capitals_first,
+    ),
     Finder("surname first, in capitals", "NAME", ("Specimen labeled {OYELARAN, FEMI} was clotted",), _find_in_capitals),
     Finder("hyphenated syllables", "NAME", ("Interpreter {Min-ji} present",), _find_hyphenated),
     *IN_SMALL_LETTERS,

@@ -12,7 +12,7 @@ from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
 
 _CAP = r"[A-ZÀ-ÖØ-ÞĀ-Ž][a-zß-öø-ÿ\u0100-\u024f'’]{1,20}"
-_FIRST = frozenset({WordList.FIRST_NAME})
+_FIRST, _SURNAME = frozenset({WordList.FIRST_NAME}), frozenset({WordList.SURNAME})
 _SEASONS = frozenset(
     "summer spring autumn winter hope faith grace joy love art gene rain day heaven long short sharp good best nice happy true may so do an".split()
 )
@@ -50,6 +50,12 @@ _DESCRIBED = lazy_pattern(
 _SIGNED = lazy_pattern(
     rf"(?:^|\n|[.!?,] )(?i:thx|thanks|thank you|ta|cheers|best|best wishes|regards|rgds|kind regards|BW|yours|yours sincerely|yours truly|love|sincerely|respectfully)[,.!\-]?\s{{1,2}}(?P<name>{_CAP}(?: {_CAP}){{0,2}})(?:,? (?:RN|MD|FY\d|SHO|NP|PA))?\s*$"
 )
+# A surname in small letters behind a title, also with an initial: "mr. smith", "mr j smith".
+_SMALL_TITLED = lazy_pattern(
+    r"(?<![\w.])(?P<title>[Mm]rs?|[Mm]s|[Mm]iss|[Dd]r)(?P<dot>\.?) (?P<name>(?P<initial>[a-z]\.? )?(?P<last>[a-z]{2,15}))(?![\w\-/])"
+)
+# A note in small letters that begins with a first name which is a word, too: "rose has a fever".
+_SMALL_OPENING = lazy_pattern(rf"(?:^|\n)(?P<name>[a-z]{{3,12}}) (?=(?:{_VERB})\b|{_STATE})")
 _SPEAKER = lazy_pattern(rf"(?:^|\n|[.!?] )[\"“‘'](?P<name>{_CAP})[\"”’'](?= \()")
 
 
@@ -78,6 +84,8 @@ def _find_subjects(text: str) -> Iterator[tuple[int, int]]:
     for match in _SUBJECT.finditer(text):
         start, end = match.span("name")
         word = match["name"].split()[0].lower()
+        if word in _AUXILIARIES and _ASKS.match(text, end):
+            continue
         is_season = word in _SEASONS and not re.match(rf" (?:{_VERB})\b", text[end:])
         if _can_be_person(match["name"].split()[0]) and not is_season and not is_term(text, (start, end, "NAME")):
             yield start, end
@@ -86,6 +94,13 @@ def _find_subjects(text: str) -> Iterator[tuple[int, int]]:
             yield match.span("name")
 
 
+_SMALL_FIRST = frozenset(
+    """faith mark summer frank art gene hope dawn rose grace joy pearl ruby amber iris lily daisy violet ivy heather holly hazel olive bill bob jack pat sue
+    chuck dale glen lance miles norm ray rod ted victor wade penny christian jordan hunter mason cooper carter tyler taylor parker drew robin jay crystal jade jasper
+    guy dean jean nick tony rob pierce martin""".split()
+)
+_AUXILIARIES = frozenset(("will", "may"))
+_ASKS = lazy_pattern(rf" (?:(?:this|his|thus|always|yes)\b|(?!(?:{_VERB}|has|was|is)\b)[a-z]+\b[^.!?\n]*\?)")
 _MINE = frozenset(("It", "That", "Today", "Yesterday", "Mom", "Mum", "Dad", "Baby", "Patient"))
 
 
@@ -150,6 +165,10 @@ def may_open_note(text: str) -> bool:
         words = re.split("[ -]", match["name"])
         if not _is_no_opening(words) and all(_can_be_person(word) and word.lower() not in eponyms() for word in words):
             return True
+    for match in _SMALL_OPENING.finditer(text) if text.islower() else ():
+        word = match["name"]
+        if word in _SMALL_FIRST and not is_term(text, (*match.span("name"), "NAME")):
+            return True
     for match in _DOUBTFUL_OPENING.finditer(text):
         word = match["name"].lower()
         if (word in WORD_NAMES and word not in _SEASONS) or (
@@ -165,6 +184,11 @@ def _find_small(text: str) -> Iterator[tuple[int, int]]:
         return (word in WORD_NAMES or is_listed(word, NAMES)) and word not in medical_words() and word not in _HEADINGS
 
     yield from spans_where(_SMALL, text, is_name)
+    for match in _SMALL_TITLED.finditer(text):
+        last = match["last"]
+        is_sure = match["dot"] or match["initial"] or tier(last) not in FREQUENT  # "ms long" is no person, "ms. long" is
+        if is_sure and is_listed(last, _SURNAME) and is_name(*match.span("last")) and last.title() not in SENTENCE_WORDS:
+            yield match.span("name")
 
 
 def _find_described(text: str) -> Iterator[tuple[int, int]]:
@@ -209,7 +233,7 @@ FINDERS = (
     Finder("behind a relative, a patient or a verb", "NAME", ("Granny {Pearl} wants tea", "Seen w/ {Yevgenia}. Plan"), _find_led),
     Finder("surname first at the beginning of a line", "NAME", ("{HERNANDEZ-PUIG,XIMENA L} | F",), _find_last_first),
     Finder("name at the beginning of a note", "NAME", ("{Cornelia} GCS 9",), _find_opening),
-    Finder("small letters behind a patient", "NAME", ("pt {mark} has a lesion",), _find_small),
+    Finder("small letters behind a patient", "NAME", ("pt {mark} has a lesion", "mr. {smith} has chest pain", "saw mr {j smith} today"), _find_small),
     Finder("somebody described, or a signature", "NAME", ("{An} is an anxious lady", "ta, {Gaz}"), _find_described),
     Finder("nickname before brackets", "NAME", ('"{Tex}" (a cowboy) fell',), _find_quoted),
 )  # fmt: skip
