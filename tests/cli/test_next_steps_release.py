@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.contracts import GateCheck, GateResult, Incident, sha256_id, utc_now
+from medloop.contracts.gate_config import GateConfig
 from medloop.errors import MedloopError
+from medloop.loop import gate_policy
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store import catalog
@@ -160,6 +162,28 @@ def test_a_weaker_policy_is_adopted_by_a_second_clinician_with_the_printed_comma
     assert "are the policy now" in desk.follow(first, "gate policy adopt", typed=f"{PASSWORD}\n", NAME="dr.wu")
     assert "dr.li and dr.wu" in desk.run("gate policy show")
     assert json.loads(desk.run("gate policy show --json"))["settings"]["sign_offs"] == 0
+
+
+def test_settings_that_a_file_does_not_name_stay_as_the_policy_has_them(desk: Desk) -> None:
+    def adopt(user: str, text: str) -> str:
+        (desk.home / "own.yaml").write_text(text, encoding="utf-8")
+        return desk.run(f"gate policy adopt own.yaml --user {user}", typed=f"{PASSWORD}\n")
+
+    def settings() -> dict[str, object]:
+        return json.loads(desk.run("gate policy show --json"))["settings"]
+
+    assert "are the policy now" in adopt("dr.li", "sign_offs: 3\nmargin: 0.02\n")
+    assert "are the policy now" in adopt("dr.wu", "n: 900\n"), "stricter, so one clinician is enough"
+    assert (settings()["sign_offs"], settings()["margin"], settings()["n"]) == (3, 0.02, 900)
+    asked = adopt("dr.li", "margin: 0.04\n")
+    assert (
+        asked.count("Weaker than the policy") == 1 and "margin = 0.04 instead of 0.02" in asked and settings()["margin"] == 0.02
+    )
+    with desk.store() as store:  # what the route does with {"margin": 0.04}: the same settings, so they count together
+        gate_policy.adopt(
+            store, gate_policy.own_settings(store, GateConfig(margin=0.04)), by=users.get_user(store, "dr.wu").user_id
+        )
+    assert (settings()["sign_offs"], settings()["margin"], settings()["n"]) == (3, 0.04, 900)
 
 
 def test_a_rollback_of_rounds_that_cannot_move_the_champion_says_how(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,15 +41,19 @@ def show(as_json: ui.AsJson = False) -> None:
 
 @policy_app.command("adopt")
 def adopt_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Settings: a changed copy of configs/gate.yaml.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="Settings, as in configs/gate.yaml; others stay as the policy has them."),
+    ],
     user: Annotated[str, typer.Option("--user", metavar="NAME", help="Your user name; the password is asked for.")],
 ) -> None:
     """Adopt settings as the policy, as a clinician. One that weakens the policy counts when a second clinician adopts it, too.
 
     Example:  medloop gate policy adopt gate.yaml --user dr.li
     """
-    config = load_config(GateConfig, file=file, flags={})
     with open_store(ui.settings()) as store:
+        policy = policy_of(store).config.model_dump(mode="json")
+        config = load_config(GateConfig, file=file, flags={}, defaults=policy)
         person = logged_in(store, user)
         adopted = adopt(store, config, by=person.user_id)
     for row in adopted.weaker:

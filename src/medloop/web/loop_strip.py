@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from medloop.contracts.evaluation import Interval
+from medloop.contracts.gate_reasons import said
 from medloop.jobs import queue
 from medloop.jobs.job_row import TRIGGER
 from medloop.loop.standing import LoopStanding, RunCounts, SafetyStanding, StageStanding, StageState, loop_standing
@@ -123,13 +124,12 @@ def _reason(store: Store, standing: LoopStanding, t: Translator) -> GateWords:
     cycle = standing.cycle
     outputs = next((row.outputs for row in cycle.steps if row.name == "gate"), {}) if cycle else {}
     step = cycle.at.name if cycle and cycle.at else ""
-    if (
-        step in ("sign-off", "promote", "adopt")
-        and (artifact := outputs.get("artifact"))
-        and (parts := refusal_parts(store, str(artifact)))
-    ):
-        return in_words(parts, t)
-    return told(cycle.reason if cycle else "", t)
+    reason = cycle.reason if cycle else ""
+    if step in ("sign-off", "promote", "deploy", "adopt") and (artifact := outputs.get("artifact")):
+        parts = refusal_parts(store, str(artifact))
+        if parts and (step != "deploy" or said(parts).rstrip(".") in reason):  # a deployment may also wait for a server
+            return in_words(parts, t)
+    return told(reason, t)
 
 
 def _cycle(standing: LoopStanding, t: Translator) -> tuple[str, str, str]:

@@ -8,20 +8,30 @@ from fastapi.responses import Response
 from medloop.api.deps import check_rate, store_of
 from medloop.api.policy import Caller, NotFoundError
 from medloop.api.routes.deploy import DEPLOYERS, STOPPERS, Deployer, DeployReader, Stopper
-from medloop.contracts.deploy import DeployKind
+from medloop.contracts.assistant import Route
+from medloop.contracts.deploy import DeployEvent, DeployKind
+from medloop.contracts.gate_reasons import said
 from medloop.errors import BusyError, ConfigError, InputError, ResultError
-from medloop.loop.deploy import deploy_alias, deploy_status, open_fleet
+from medloop.loop.deploy import DeployStatus, deploy_alias, deploy_status, open_fleet
 from medloop.loop.rollback import block_version, clear_block, roll_back
 from medloop.privacy.phi.reason import LONGEST_REASON
+from medloop.store.db import Store
 from medloop.store.records.deploy_events import events
+from medloop.store.records.gates import refusal_parts
+from medloop.store.records.registry import get_version
 from medloop.store.records.routes import live_route, routes
+from medloop.web.gate_words import GateWords, in_words
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
+from medloop.web.told import told
+from medloop.web.words import Translator
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
 MOST_EVENTS = 30
 SHOWN: tuple[DeployKind, ...] = ("switch", "fail", "alarm", "block", "clear", "problem", "restore", "unload")
+WRITTEN: tuple[DeployKind, ...] = ("fail", "alarm", "problem", "restore", "unload")  # their reasons are medloop's own
+USUAL = ("the champion", "the challenger", "deployed")  # where a person gave no reason
 PROBLEMS = (InputError, ResultError, BusyError, ConfigError)
 
 
@@ -95,15 +105,34 @@ def _refused(request: Request, caller: Caller, error: Exception) -> Response:
 def _show(
     request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", detail: str = ""
 ) -> Response:  # fmt: skip
-    store = store_of(request)
+    store, t = store_of(request), translator_of(request)
     status = deploy_status(store)
     earlier = dict.fromkeys(route.version for route in routes(store, limit=200) if route.version is not None)
     live = status.live
     context: dict[str, Any] = {
-        "status": status, "rows": events(store, limit=MOST_EVENTS, kinds=SHOWN), "who": People(store, translator_of(request)),
+        "status": status, "rows": events(store, limit=MOST_EVENTS, kinds=SHOWN), "who": People(store, t),
         "stoppable": sorted({route.version for route in status.sites.values() if live is None or route.version != live.version}),
         "earlier": [version for version in earlier if live is None or version != live.version],
         "may_deploy": caller.role in DEPLOYERS, "may_stop": caller.role in STOPPERS, "max_reason": LONGEST_REASON,
-        "note": note, "problem": problem, "detail": detail,
+        "note": note, "problem": problem, "detail": told(detail, t), "told": lambda text: told(text, t),
+        "reason": lambda row: _reason(row, t), "refusal": _refusal(store, status, t),
     }  # fmt: skip
     return show(request, caller, "deployments.html", code, **context)
+
+
+def _reason(row: DeployEvent | Route, t: Translator) -> GateWords:
+    """What medloop wrote is translated; the words of a person stay as they are, in a language that nobody knows."""
+    kind = row.kind if isinstance(row, DeployEvent) else ""
+    is_ours = kind in WRITTEN or row.changed_by == "medloop" or row.reason in USUAL
+    return told(row.reason, t) if is_ours else GateWords(row.reason, "")
+
+
+def _refusal(store: Store, status: DeployStatus, t: Translator) -> GateWords:
+    """Why the champion may not go live: what the gate says about it, else a sentence of the deployment."""
+    text = status.refusal or ""
+    if status.champion is not None:
+        artifact = get_version(store, store.settings.registry.model, status.champion).record.artifact
+        parts = refusal_parts(store, artifact)
+        if parts and said(parts) == text:
+            return in_words(parts, t)
+    return told(text, t)

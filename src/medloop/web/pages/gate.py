@@ -25,6 +25,7 @@ from medloop.store.records import gates
 from medloop.web.gate_words import check_words, in_words
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
+from medloop.web.told import told
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
@@ -89,8 +90,8 @@ def _show_list(
     runs = [(job, queue.task_status(job.job_id, "GATE", store.settings).result) for job in jobs]
     models = sorted(f"{store.settings.model}+{name}" for name in adapter_names(store.settings))
     return show(
-        request, caller, "gates.html", code, rows=rows, runs=runs, models=models, may_run=caller.role in RUNNERS, note=note,
-        problem=problem, typed=typed or {}, policy=policy, proposals=proposals(store), who=who,
+        request, caller, "gates.html", code, rows=rows, runs=runs, told=told, models=models, may_run=caller.role in RUNNERS,
+        note=note, problem=problem, typed=typed or {}, policy=policy, proposals=proposals(store), who=who,
         adopters=[who(person) for person in policy.adopted_by],
         settings=GateConfig().model_dump(mode="json"), may_sign=caller.role in gates.SIGNERS, viewer_id=caller.user_id,
     )  # fmt: skip

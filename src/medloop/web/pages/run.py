@@ -16,6 +16,7 @@ from medloop.jobs.job_row import unknown
 from medloop.settings import Settings
 from medloop.web.render import Figure, show, translator_of
 from medloop.web.run_samples import cost_of, samples_of
+from medloop.web.told import told
 from medloop.web.words import Translator, table
 
 router = APIRouter(prefix="/web", include_in_schema=False)
@@ -56,6 +57,7 @@ def _moving(settings: Settings, job: str, t: Translator) -> Row:
     lines = queue.metrics_of(status.job_id, settings)
     context: Row = {"run": status, "objective": status.objective, "alarms": _alarms(lines, t), "missing": _missing(lines, t)}
     context["notes"] = [_in_language(note, t) for note in (status.objective.notes if status.objective else ())]
+    context["message"] = told(status.detail.message or "", t)
     context |= {"samples": samples_of(settings.workspace.jobs / status.job_id), "cost": cost_of(lines)}
     context["figures"] = [figure for draw in (_rewards, _kl, _weights) if (figure := draw(lines, t)) is not None]
     return context

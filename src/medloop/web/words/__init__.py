@@ -5,7 +5,7 @@ people judge answers. Keys are unique across the files; a test checks that each 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
@@ -93,11 +93,14 @@ class Translator:
         joint = "" if self.language == "zh" else " "
         return (Markup(joint) if any(isinstance(text, Markup) for text in texts) else joint).join(text for text in texts if text)
 
-    def sentence(self, text: str, keys: Iterable[str]) -> str | None:
-        """A sentence that another part of medloop wrote in English, in this language; None if no key has its form."""
+    def sentence(self, text: str, keys: Iterable[str], inner: Callable[[str], str] = str) -> str | None:
+        """A sentence that another part of medloop wrote in English, in this language; None if no key has its form.
+
+        `inner` translates what stands in its slots.
+        """
         for key in keys:
             if (match := _form(key).fullmatch(text)) is not None:
-                return self(key, **match.groupdict())
+                return self(key, **{name: inner(value) for name, value in match.groupdict().items()})
         return None
 
     def or_plain(self, key: str, plain: str) -> str:
