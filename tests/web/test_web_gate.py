@@ -147,6 +147,7 @@ def test_the_policy_over_http(running, store):
     before = call("auditor", "GET").json()
     assert call("annotator", "GET").status_code == 403 and call("admin", "POST", settings={"n": 800}).status_code == 403
     assert call("clinician", "POST", settings={"margin": 7}).status_code == 422
+    assert call("clinician", "POST", settings={"sign_offs": 3}).json() == {"waits": False, "weaker": []}
     n = before["settings"]["n"] + 100
     assert call("clinician", "POST", settings={"n": n}).json() == {"waits": False, "weaker": []}
     asked = call("clinician", "POST", settings={"n": 5}).json()
@@ -156,4 +157,4 @@ def test_the_policy_over_http(running, store):
     assert call("other", "POST", settings={"n": 5}).json()["waits"] is False
     shown = call("engineer", "GET").json()
     assert shown["settings"]["n"] == 5 and shown["changed"]["n"] == "5" and len(shown["adopted_by"]) == 2 and not shown["waiting"]
-    assert shown["settings"]["margin"] == before["settings"]["margin"], "what is not named stays"
+    assert (shown["settings"]["sign_offs"], before["settings"]["sign_offs"]) == (3, 1), "what is not named stays"

@@ -46,30 +46,44 @@ class Network(httpcore.AsyncNetworkBackend):
         return self.sockets[-1]
 
 
-async def read_and_leave(stack: ConnectionStack) -> None:
-    """A reader who is cancelled while the rest of the body is awaited."""
-
-    async def read() -> None:
+async def read_and_leave(stack: ConnectionStack, where: str) -> None:
+    """A reader who is cancelled while the rest of the body is awaited, or while a part of it is passed on."""
+    with anyio.CancelScope() as scope:
         async with stack.stream(REQUEST) as response:
             async for _ in response.aiter_stream():
                 scope.cancel()
+                if where == "passing on":
+                    await anyio.sleep_forever()
 
-    with anyio.CancelScope() as scope:
-        await read()
 
-
-@pytest.mark.parametrize("readers", [1, 5])
-def test_a_reader_who_leaves_leaves_no_socket_open(readers: int) -> None:
+@pytest.mark.parametrize("where", ["reading", "passing on"])
+def test_readers_who_leave_leave_no_socket_open(where: str) -> None:
     async def run() -> Network:
         network = Network(HEAD, b"half")
         stack = ConnectionStack(network)
-        for _ in range(readers):
-            await read_and_leave(stack)
-        assert [socket.is_open for socket in network.sockets] == [False] * readers, "before the stack is closed"
+        for _ in range(3):
+            await read_and_leave(stack, where)
+        assert [socket.is_open for socket in network.sockets] == [False] * 3, "before the stack is closed"
         await stack.aclose()
         return network
 
-    assert len(asyncio.run(run()).sockets) == readers
+    assert len(asyncio.run(run()).sockets) == 3
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_connection_that_outlives_its_stack_is_closed_with_its_response(leaves: bool) -> None:
+    async def run() -> None:
+        network = Network(HEAD, b"0123456789")
+        stack = ConnectionStack(network)
+        with anyio.CancelScope() as scope:
+            async with stack.stream(REQUEST) as response:
+                assert await response.aread() == b"0123456789"
+                await stack.aclose()
+                if leaves:
+                    scope.cancel()
+        assert not network.sockets[0].is_open
+
+    asyncio.run(run())
 
 
 def test_a_connection_whose_body_was_read_is_used_again_and_closed_with_the_stack() -> None:
@@ -82,5 +96,20 @@ def test_a_connection_whose_body_was_read_is_used_again_and_closed_with_the_stac
         assert socket.is_open
         await stack.aclose()
         assert not socket.is_open
+
+    asyncio.run(run())
+
+
+def test_a_connection_is_used_again_although_its_reader_left_after_the_last_byte() -> None:
+    async def run() -> None:
+        network = Network(HEAD, b"0123456789", HEAD, b"0123456789")
+        stack = ConnectionStack(network)
+        with anyio.CancelScope() as scope:
+            async with stack.stream(REQUEST) as response:
+                await response.aread()
+                scope.cancel()
+        await stack.request(REQUEST)
+        assert len(network.sockets) == 1
+        await stack.aclose()
 
     asyncio.run(run())
