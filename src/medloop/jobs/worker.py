@@ -14,8 +14,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,24 +133,34 @@ def listening(lease: Lease) -> Iterator[Callable[[], bool]]:
             if time.monotonic() > deadline:
                 _end_now(lease)
 
-    told_before = signal.set_wakeup_fd(hears, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
-    for number in numbers:
-        signal.siginterrupt(number, False)
+    hearing = _hear(numbers, hears) if threading.current_thread() is threading.main_thread() else nullcontext()
     thread = threading.Thread(target=listen, name="medloop-lease", daemon=True)
     thread.start()
     try:
-        yield stop.is_set
+        with hearing:
+            yield stop.is_set
     finally:
         over.set()
         os.write(hears, b"\0")  # wakes the thread
         thread.join(timeout=2 * BEAT_S)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(told_before)
         if not thread.is_alive():
             os.close(heard)
             os.close(hears)
+
+
+@contextmanager
+def _hear(numbers: Collection[signal.Signals], pipe: int) -> Iterator[None]:
+    """The numbers of signals go into a pipe at once, whatever the main thread does. Only that thread may ask for it."""
+    told_before = signal.set_wakeup_fd(pipe, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    for number in numbers:
+        signal.siginterrupt(number, False)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(told_before)
 
 
 def _end_now(lease: Lease) -> None:
