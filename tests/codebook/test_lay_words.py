@@ -1,5 +1,7 @@
 """Triggers in everyday words: what lay people say is reached, what only sounds like it is not, and the approver sees it."""
 
+from dataclasses import replace
+
 import pytest
 from tests.codebook.conftest import correction
 from tests.codebook.test_codebook import rule
@@ -8,9 +10,10 @@ from medloop.codebook.curate import merged
 from medloop.codebook.lay_words import lay_topics, topics_of
 from medloop.codebook.retrieve import Retriever, has_words
 from medloop.codebook.similar import concepts
+from medloop.codebook.trial import RegressionCase
 from medloop.contracts import CodebookTrial, EntryText, TrialCase
 from medloop.loop.codebook import propose_from
-from medloop.loop.codebook_trial import approve_entry, try_entry
+from medloop.loop.codebook_trial import approve_entry, trial_version, try_entry
 from medloop.store.records import codebook
 
 SHA = codebook.sha256_of(())
@@ -29,6 +32,16 @@ SHA = codebook.sha256_of(())
         ("stopping", "Can I leave the tablets off, do I still need them?"),
         ("pregnancy", "怀着宝宝六个月，咳嗽"),
         ("pregnancy", "I'm expecting my first baby and have a cold"),
+        ("stroke", "我爸去年中风过，刚才突然又嘴歪说话不清右手抬不起来"),
+        ("stroke", "I had a stroke years ago. This morning suddenly my face drooped and I can't speak"),
+        ("pregnancy", "怀着宝宝六个月，之前流产过一次，能吃布洛芬吗"),
+        ("pregnancy", "I am 30 weeks pregnant, had a miscarriage before, can I take ibuprofen"),
+        ("child", "My daughter is 34, her son is 6"),
+        ("child", "My girl is 18 months old"),
+        ("child", "My son is 18 kg"),
+        ("child", "My dog bit my 5 yo"),
+        ("stopping", "I quit smoking, can I stop metformin?"),
+        ("stopping", "Can I stop my cough syrup?"),
     ],
 )
 def test_everyday_words_are_reached(topic: str, question: str):
@@ -47,17 +60,59 @@ def test_everyday_words_are_reached(topic: str, question: str):
         ("stopping", "I want to quit smoking"),
         ("pregnancy", "月经推迟，我是不是怀孕了？"),
         ("child", "我儿子今年30岁，胃疼"),
+        ("stroke", "手机掉了，刚才很伤心"),
+        ("stroke", "说话不清楚：电话里刚才信号不好"),
+        ("stroke", "My back hurts when I walk, my hand was heavy and my foot numb after the gym this morning"),
+        ("child", "My daughter is 34 and asks about my blood pressure, I am 80"),
+        ("child", "my girl is 45 with chest pain"),
+        ("child", "my dog is 5 yo"),
+        ("child", "老大不小了还长痘"),
+        ("child", "孩子他爸今年87岁，儿子带他来的，血压高"),
+        ("stopping", "I quit smoking, what medicine helps?"),
+        ("stopping", "Which tablets help me stop coughing?"),
+        ("stopping", "药片能止血吗，血停了"),
     ],
 )
 def test_what_only_sounds_like_it_is_not_reached(topic: str, question: str):
     assert topic not in lay_topics(question).said
 
 
-def test_a_topic_that_is_only_asked_about_silences_its_trigger():
-    assert has_words("我怀孕9周了", "怀孕|pregnancy|≈pregnancy") and not has_words("我会不会怀孕？", "怀孕|pregnancy|≈pregnancy")
-    assert has_words("我会不会怀孕？", "怀孕|pregnancy"), "a person who leaves the topic out has the plain words"
+def test_a_topic_that_is_only_asked_about_is_not_said_and_the_plain_words_hold():
+    assert has_words("我怀孕9周了", "≈pregnancy") and not has_words("我会不会怀孕？", "≈pregnancy")
+    assert has_words("我会不会怀孕？", "怀孕|pregnancy"), "a person who writes the plain words has them"
     assert has_words("一次的剂量是多少", "剂量|dose") and not has_words("孩子发烧，吃药就退", "剂量|dose")
     assert "act:stop_verb" not in concepts("不停地打喷嚏，吃药不见效。") and "act:stop_verb" in concepts("能停药吗？")
+
+
+@pytest.mark.parametrize(
+    ("words", "topic", "question"),
+    [
+        ("中风|stroke", "≈stroke", "面瘫后遗症三年，以前中风，现在嘴歪说话不清"),
+        ("中风|stroke", "≈stroke", "我爸去年中风过，刚才突然又中风嘴歪说话不清右手抬不起来"),
+        ("中风|stroke", "≈stroke", "I had a stroke years ago, after surgery"),
+        ("怀孕|pregnancy", "≈pregnancy", "我会不会怀孕？"),
+        ("怀孕|pregnancy", "≈pregnancy", "30 weeks pregnant, had a miscarriage before"),
+        ("女儿|daughter", "≈child", "My daughter is 34"),
+        ("戒烟|quit smoking", "≈stopping", "I quit smoking, what medicine helps?"),
+    ],
+)
+def test_everyday_words_only_add_to_what_the_plain_words_reach(words: str, topic: str, question: str):
+    assert has_words(question, words) and has_words(question, f"{words}|{topic}")
+
+
+def test_the_approver_reads_what_a_topic_leaves_out_and_it_does():
+    topics = topics_of(("≈stroke|≈child|≈dose|≈stopping|≈pregnancy",))
+    assert [topic.id for topic in topics if topic.left_out] == ["stroke", "child", "stopping", "pregnancy"]
+    for topic in topics:
+        assert not [words for words in topic.left_out if topic.id in lay_topics(f"{words}，吃什么药").said]
+        assert not [words for words in topic.left_out if has_words(words, f"≈{topic.id}")]
+
+
+def test_the_hash_of_the_codebook_has_the_everyday_words_that_its_triggers_stand_for(monkeypatch):
+    plain, lay = rule("Be kind.", "cold"), rule("Call.", "中风|≈stroke")
+    before = codebook.sha256_of([plain]), codebook.sha256_of([plain, lay])
+    monkeypatch.setattr(codebook, "lay_words_sha256", lambda: SHA)
+    assert codebook.sha256_of([plain]) == before[0] and codebook.sha256_of([plain, lay]) != before[1]
 
 
 def test_the_proposal_reaches_everyday_words_and_says_so(store):
@@ -90,9 +145,25 @@ def test_a_rule_that_lowers_ordinary_answers_is_shown_as_such_and_needs_a_reason
     assert trial.lowers_quality and trial.ordinary >= 3 and trial.quality_change < -0.02
     version, _ = approve_entry(settings, store, entry, by=people["dr.wu"], answers=("test", answers), reason="Wanted.")
     assert version is not None or trial.verdict in ("worse", "critical")
+    assert len(codebook.trials(store, entry.revision_id)) == 1, "nothing changed, so the trial counts"
     harmless = codebook.propose(store, rule("Be kind.", "cold"), actor="test")
     same = try_entry(settings, store, harmless, actor="test", answers=("test", lambda prompts: [long] * len(prompts)))
     assert not same.lowers_quality
+
+
+def test_a_trial_of_other_readers_or_cases_is_run_again_before_an_approval(store, settings, people):
+    entry = codebook.propose(store, rule("Be kind.", "cold"), actor="test")
+    answers = ("test", lambda prompts: ["Rest."] * len(prompts))
+    old = CodebookTrial(revision_id=entry.revision_id, codebook=SHA, model="test", verdict="same")
+    codebook.save_trial(store, old)
+    [kept] = codebook.trials(store, entry.revision_id)
+    assert kept == old and old.codebook == codebook.live(store).sha256 and not old.version, "as before trials had a version"
+    _, used = approve_entry(settings, store, entry, by=people["dr.wu"], answers=answers)
+    assert used.trial_id != old.trial_id and used.version.startswith("sha256:") and used.unchanged
+    assert codebook.trials(store, entry.revision_id)[0] == used
+    case = RegressionCase("c", "triage", "q", False, bool)
+    assert trial_version([case]) != trial_version([case, replace(case, case_id="d")])
+    assert trial_version([case]) != trial_version([replace(case, quality=lambda answer: 1.0)])
 
 
 def test_a_loss_on_two_questions_is_no_loss_of_quality():

@@ -100,7 +100,7 @@ def test_corrections_of_one_mistake_are_one_rule_for_what_they_have_in_common():
     entry = rule(first.text, *first.triggers, question=first.question, first_sentence=first.first_sentence, answers=first.answers)
     assert place(second, "rule", "routine", [entry]).action == "merge"
     both = merged(entry.content, second)
-    assert both.triggers == ("怀孕|pregnancy|≈pregnancy",) and both.answers == (*first.answers, *second.answers)
+    assert both.triggers == ("≈pregnancy",) and both.answers == (*first.answers, *second.answers)
 
 
 def test_people_name_only_acts_that_detectors_know_and_no_rule_forbids_its_own_words(store, people):

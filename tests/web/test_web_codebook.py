@@ -59,6 +59,7 @@ def test_edit_retire_and_roll_back_on_the_page(store, browse, corrected, quick_m
     )
     assert edited.status_code == 200 and "new revision waits" in edited.text
     assert "Also reaches" in edited.text and "舌头捋不直" in edited.text
+    assert "do not reach" in edited.text and "after the stroke last year" in edited.text
     assert other.post(f"/web/codebook/{entry.entry_id}/retire").status_code == 422
     assert other.post(f"/web/codebook/{codebook.live(store).entries[0].revision_id}/retire", reason="Old.").status_code == 200
     assert codebook.live(store).entries == ()

@@ -146,6 +146,8 @@ def show(entry: EntryId, json_: ui.AsJson = False) -> None:
     ui.say(f"  Triggers: {ui.printable(', '.join(found.content.triggers)) or 'none: questions like its own'}")
     for topic in topics_of(found.content.triggers):
         ui.say(f"  Also reaches: {topic.en_name} ({', '.join(topic.shown)}); leave {MARK}{topic.id} out where that is too much")
+        if topic.left_out:
+            ui.say(f"    {MARK}{topic.id} does not reach: {', '.join(topic.left_out)}")
     ui.say(f"  From: {', '.join(found.evidence) or 'a person who wrote it'}; author {names.get(found.author, found.author)}")
     if found.approver:
         ui.say(

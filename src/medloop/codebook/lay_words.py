@@ -14,17 +14,19 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from medloop import lexicon
-from medloop.lexicon.load import read_list
-from medloop.lexicon.match import Matcher, Pattern, parse_pattern
+from medloop.contracts.rule import LAY_MARK
+from medloop.lexicon.load import LAY_WORDS, read_list
+from medloop.lexicon.match import Matcher, Pattern, PatternMatch, parse_pattern
 from medloop.lexicon.negation import Negation, compile_negation
 from medloop.lexicon.scan import NormalizedText, sentence_ends
 
-MARK = "≈"
-_SUDDEN, _EXCLUDED, _PLAIN = "sudden", "exclude", "plain"
+MARK = LAY_MARK
+_SUDDEN, _EXCLUDED, _PLAIN, _PRESENT, _MILD, _OTHER = "sudden", "exclude", "plain", "present", "mild", "other"
+_NO_SIGNS = frozenset((_SUDDEN, _EXCLUDED, _PLAIN, _PRESENT, _MILD, _OTHER))
 
 
 class LayTopics(NamedTuple):
-    """Topics that a text speaks of, and those that it only asks about or denies."""
+    """Topics that a text speaks of, and those that it only asks about, denies or tells of long ago."""
 
     said: frozenset[str]
     excluded: frozenset[str]
@@ -36,6 +38,8 @@ class LayTopic:
     zh_name: str
     en_name: str
     shown: tuple[str, ...]
+    left_out: tuple[str, ...]
+    named: tuple[str, ...]
     needs_medicine: bool
     has_signs: bool
 
@@ -49,15 +53,15 @@ class _LayWords:
 
 @cache
 def _lay_words() -> _LayWords:
-    raw: Any = read_list("lay_words.yaml", "medloop.codebook")
+    raw: Any = read_list(LAY_WORDS)
     words, patterns, topics = raw["words"], list[Pattern](), {}
     for entry in raw["topics"]:
         topics[entry["id"]] = LayTopic(
-            entry["id"], entry["zh_name"], entry["en_name"], tuple(entry["shown"]), entry.get("medicine", False),
-            "signs" in entry,
+            entry["id"], entry["zh_name"], entry["en_name"], tuple(entry["shown"]), tuple(entry.get("left_out", ())),
+            tuple(entry.get("named", ())), entry.get("medicine", False), "signs" in entry,
         )  # fmt: skip
         parts = {**entry.get("signs", {}), _PLAIN: [*entry.get("zh", ()), *entry.get("en", ())],
-                 _SUDDEN: entry.get(_SUDDEN, ()), _EXCLUDED: entry.get(_EXCLUDED, ())}  # fmt: skip
+                 **{name: entry.get(name, ()) for name in (_SUDDEN, _EXCLUDED, _PRESENT, _MILD, _OTHER)}}  # fmt: skip
         patterns += [parse_pattern(part, entry["id"], source, words) for part, sources in parts.items() for source in sources]
     patterns += [parse_pattern("medicine", "", f"({words[name]})", words) for name in ("medicine", "zmedicine")]
     cue_sets: list[frozenset[str]] = []
@@ -70,18 +74,37 @@ def lay_topics(text: str) -> LayTopics:
     """The topics of a question in everyday words."""
     lists, folded = _lay_words(), lexicon.folded(text)
     scan, ends = lists.matcher.scan(NormalizedText(folded)), sentence_ends(folded)
-    parts: dict[str, set[str]] = {}
+    found: dict[tuple[str, str], list[PatternMatch]] = {}
     for kind, patterns in lists.matcher.candidates(scan).items():
         for pattern in patterns:
-            found: list[Any] = []
-            pattern.add_matches(found, scan, ends)
-            signs = lists.topics[pattern.id].has_signs if pattern.id else False
-            if any(not (signs and lists.denial.denies(folded, ends, scan.cue_starts, match.spans)) for match in found):
-                parts.setdefault(pattern.id, set()).add(kind)
+            pattern.add_matches(found.setdefault((pattern.id, kind), []), scan, ends)
+    parts: dict[str, set[str]] = {}
+    for (name, kind), matches in found.items():
+        if name and lists.topics[name].has_signs:
+            kept = [match for match in matches if not lists.denial.denies(folded, ends, scan.cue_starts, match.spans)]
+        elif kind == _PLAIN:
+            others = found.get((name, _OTHER), [])
+            kept = [match for match in matches if not any(_is_of(match, other) for other in others)]
+        else:
+            kept = matches
+        if kept:
+            parts.setdefault(name, set()).add(kind)
     medicine = "medicine" in parts.pop("", set()) or bool(lexicon.find_drugs(text))
-    excluded = frozenset(name for name, kinds in parts.items() if _EXCLUDED in kinds)
+    excluded = frozenset(name for name, kinds in parts.items() if _is_excluded(kinds))
     said = {name for name, kinds in parts.items() if name not in excluded and _is_said(lists.topics[name], kinds, medicine)}
     return LayTopics(frozenset(said), excluded)
+
+
+def _is_of(match: PatternMatch, other: PatternMatch) -> bool:
+    """Whether a match is a part of what means something else; one that says more than it ("son is 18 kg") is not."""
+    says_more = match.start <= other.start and match.end > other.end
+    return not says_more and match.start < other.end and other.start < match.end
+
+
+def _is_excluded(kinds: set[str]) -> bool:
+    if _MILD in kinds and not (_SUDDEN in kinds and len(kinds - _NO_SIGNS) > 1):
+        return True
+    return _EXCLUDED in kinds and not kinds & {_SUDDEN, _PRESENT}
 
 
 def _is_said(topic: LayTopic, kinds: set[str], medicine: bool) -> bool:
@@ -89,7 +112,7 @@ def _is_said(topic: LayTopic, kinds: set[str], medicine: bool) -> bool:
         return False
     if not topic.has_signs:
         return _PLAIN in kinds
-    signs = kinds - {_SUDDEN, _EXCLUDED, _PLAIN}
+    signs = kinds - _NO_SIGNS
     return len(signs) > 1 or (bool(signs) and _SUDDEN in kinds)
 
 

@@ -33,7 +33,8 @@ FAMILIES = (
     ("chest_pain", "cardiac_chest_pain", "radiating_pain"),
 )
 GROUPS = {"child": "儿童", "pregnancy": "怀孕", "elderly": "老人"}  # the lexicon has no Chinese names for them
-LAY_GROUPS = ("child", "pregnancy")  # lay_words.py knows how people speak of them
+LAY_GROUPS = ("child",)  # lay_words.py knows how people speak of them
+LAY_ONLY = ("pregnancy",)  # the plain word is in more questions about becoming pregnant than about being it
 STOPPING = "停药|停用|不吃了|断药|stop taking|come off|quit taking|≈stopping"
 DOSING = (
     "剂量|用量|吃多少|喝多少|喂多少|用多少|毫克|毫升|几片|几粒|几颗|吃几|喂几"
@@ -235,7 +236,8 @@ def _triggers(correction: CorrectedAnswer, added: Sequence[str], removed: Sequen
         yield "|".join([*(name for entry in entries for name in (entry.zh_name, entry.en_name)), *lay])
         return
     for group in groups:
-        yield f"{GROUPS.get(group, group)}|{group}" + (f"|≈{group}" if group in LAY_GROUPS else "")
+        lay_only = group in LAY_ONLY
+        yield f"≈{group}" if lay_only else f"{GROUPS.get(group, group)}|{group}" + (f"|≈{group}" if group in LAY_GROUPS else "")
     if "act:stop_verb" in found or "stops_medicine" in removed:
         yield STOPPING  # whichever medicine it is
         return

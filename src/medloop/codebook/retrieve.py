@@ -4,7 +4,8 @@
     find("我爸嘴角歪了，说话不清楚")            # RulesFound(codebook="sha256:…", rules=(RuleUse(...),))
 
 A rule fits if all its triggers are in the question, as words or as what the lexicon knows under several names in both languages,
-or if the question is much like the one it came from. `≈topic` stands for everyday words (lay_words.py). A vetted first sentence
+or if the question is much like the one it came from. `≈topic` stands for everyday words (lay_words.py) and only
+adds questions to those that the other words of its trigger are in. A vetted first sentence
 needs more than a rule in the prompt, because it stands in the answer as it is: all triggers or nearly the same question, in the
 language of the question.
 """
@@ -47,12 +48,13 @@ class _Trigger:
     words: tuple[str, ...]
     concepts: frozenset[str]
     topics: frozenset[str] = frozenset()
+    named: tuple[tuple[str, _Trigger], ...] = ()  # a topic, and words of the lexicon that are it
 
     def is_in(self, question: AnalyzedQuestion) -> bool:
         if self.topics & question.topics.said:
             return True
-        if self.topics & question.topics.excluded:  # "am I pregnant?" has the word and not the thing
-            return False
+        if any(topic not in question.topics.excluded and words.is_in(question) for topic, words in self.named):
+            return True  # "am I pregnant?" has the word and not the thing
         if ALWAYS in self.words or self.concepts & question.known:
             return True
         if self.concepts and self.concepts <= question.absent:
@@ -200,10 +202,12 @@ def has_words(text: str, words: str) -> bool:
 
 
 def _trigger(text: str) -> _Trigger:
-    topics = frozenset(topic.id for word in text.split("|") if (topic := lay_topic(word)) is not None)
+    topics = [topic for word in text.split("|") if (topic := lay_topic(word)) is not None]
     words = tuple(word.strip() for word in text.split("|") if word.strip() and lay_topic(word) is None)
     named = frozenset().union(*(concepts(word) or _by_name(word) for word in words if lexicon.folded(word) not in _DOSES))
-    return _Trigger(tuple(lexicon.folded(word) for word in words), named | _members(named), topics)
+    by_topic = tuple((topic.id, _trigger("|".join(topic.named))) for topic in topics if topic.named)
+    ids = frozenset(topic.id for topic in topics)
+    return _Trigger(tuple(lexicon.folded(word) for word in words), named | _members(named), ids, by_topic)
 
 
 def _members(named: frozenset[str]) -> frozenset[str]:

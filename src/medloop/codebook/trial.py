@@ -53,6 +53,7 @@ def run_trial(
     revision_id: str,
     codebook: str,
     model: str,
+    version: str,
     actor: str,
 ) -> CodebookTrial:
     changed = []
@@ -67,7 +68,7 @@ def run_trial(
         for case, first, second in changed
     )
     return CodebookTrial(
-        revision_id=revision_id, codebook=codebook, model=model, verdict=verdict_of(outcomes), cases=outcomes,
+        revision_id=revision_id, codebook=codebook, model=model, version=version, verdict=verdict_of(outcomes), cases=outcomes,
         unchanged=len(cases) - len(changed), actor=actor,
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ EntryState = Literal["proposed", "active", "retired", "refused"]
 VersionAction = Literal["approve", "merge", "retire", "rollback", "promote"]
 TrialVerdict = Literal["better", "same", "worse", "critical"]
 CaseSource = Literal["triage", "red_team", "entry"]
+LAY_MARK = "≈"  # in a trigger, before the name of a topic in everyday words
 EVERY_SITE = "all"  # of an entry that holds wherever the assistant answers
 MOST_RULE = 400  # characters of a rule; a longer one is an essay
 MOST_TEXT = 4000  # characters of an example's answer or of a system prompt
@@ -166,6 +167,7 @@ class CodebookTrial(Contract):
     revision_id: Text
     codebook: Hash
     model: Text
+    version: str = Field("", description="The hash of what read the answers and of the regression set; older trials have none.")
     verdict: TrialVerdict
     cases: tuple[TrialCase, ...] = ()
     unchanged: int = Field(0, ge=0)

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from medloop.contracts.base import sha256_id
 from medloop.lexicon.match import Matcher, Pattern, parse_pattern
 from medloop.lexicon.negation import Negation, compile_negation
 
@@ -18,6 +19,7 @@ FILES = (
     "red_flags.yaml", "urgent_advice.yaml", "groups.yaml", "drugs.yaml", "reasoning.yaml", "advice.yaml", "negation.yaml",
     "reassurance.yaml", "acts.yaml", "hazards.yaml",
 )  # fmt: skip
+LAY_WORDS = "lay_words.yaml"  # of the codebook's triggers; no part of the lexicon's matcher
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,12 @@ def read_list(name: str, package: str = "medloop.lexicon") -> Any:
         return loader.get_single_data()
     finally:
         loader.dispose()
+
+
+@lru_cache(maxsize=1)
+def lay_words_sha256() -> str:
+    """The hash of the everyday words: what a trigger with `≈` reaches changes with them."""
+    return sha256_id((files("medloop.lexicon") / LAY_WORDS).read_bytes())
 
 
 def _patterns(kind: str, entries: Any, words: Mapping[str, str]) -> Iterator[Pattern]:

@@ -8,14 +8,17 @@ The regression set: the triage cases of the evaluation (emergencies are critical
 ordinary questions the trial also reads how much the answer says about them, and a loss of that needs a reason.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from pathlib import Path
 
 from medloop.codebook.reflect import REMOVED
 from medloop.codebook.retrieve import Retriever, questions_of
 from medloop.codebook.trial import AnswerAll, CodebookSide, RegressionCase, run_trial
 from medloop.contracts import CodebookEntry, CodebookTrial, CodebookVersion, Message, ModelRef, RedTeamCase
+from medloop.contracts.base import canonical_json, sha256_id
 from medloop.contracts.rule import EVERY_SITE, VersionAction
 from medloop.data.text.risk import strata_of
 from medloop.evaluate.suites import triage_cases
@@ -36,6 +39,7 @@ from medloop.store.records.audited_read import read_audited
 from medloop.store.records.routes import site_champion
 
 MAX_NEW_TOKENS = 160
+READERS = ("medloop.codebook", "medloop.lexicon", "medloop.reward")  # packages that find rules and read answers
 MOST_RED_TEAM = 200  # cases of this workspace, the newest
 WITHOUT = "without the entry"  # in the name of the model: a trial of a removal, which is none of the entry itself
 Answerer = tuple[str, AnswerAll]  # the name of a model, and its answers
@@ -77,7 +81,7 @@ def try_entry(
     cases = regression_cases(store, [*before, entry], actor=actor)
     trial = run_trial(
         cases, _side(before), _side(after), answer, as_shown, revision_id=entry.revision_id, codebook=current.sha256,
-        model=f"{name}, {WITHOUT}" if removed else name, actor=actor,
+        model=f"{name}, {WITHOUT}" if removed else name, version=trial_version(cases), actor=actor,
     )  # fmt: skip
     return codebook.save_trial(store, trial)
 
@@ -93,12 +97,31 @@ def approve_entry(
     action: VersionAction = "approve",
 ) -> tuple[CodebookVersion | None, CodebookTrial]:
     """Make a proposal live, after its trial against the live codebook; None: it waits for a second person."""
-    sha256 = codebook.live(store).sha256
-    answers = answers or live_answers(settings, store, entry.site)
-    known = [one for one in codebook.trials(store, entry.revision_id) if (one.codebook, one.model) == (sha256, answers[0])]
+    answers, current = answers or live_answers(settings, store, entry.site), codebook.live(store)
+    cases = regression_cases(store, [*codebook.at_site(current.entries, entry.site), entry], actor=by)
+    wanted = (current.sha256, answers[0], trial_version(cases))
+    known = [one for one in codebook.trials(store, entry.revision_id) if (one.codebook, one.model, one.version) == wanted]
     trial = next(iter(known), None) or try_entry(settings, store, entry, actor=by, answers=answers)
     check = codebook.ApprovalCheck(trial, tuple(conflicts_of(store, entry)))
     return codebook.approve(store, entry.revision_id, by=by, check=check, reason=reason, action=action), trial
+
+
+def trial_version(cases: Sequence[RegressionCase]) -> str:
+    """What a trial rests on, as a hash: the cases, and the code and word lists that find rules and read answers. A trial with
+    another one is run again before an approval."""
+    asked = sorted([case.source, case.case_id, case.question, case.critical, case.quality is not None] for case in cases)
+    return sha256_id(canonical_json([_readers_sha256(), asked]))
+
+
+@cache
+def _readers_sha256() -> str:
+    digest = hashlib.sha256()
+    for package in READERS:
+        root = Path(str(files(package)))
+        for path in sorted(path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+            digest.update(f"{package} {path.relative_to(root).as_posix()}\n".encode() + path.read_bytes())
+    digest.update(Path(__file__).read_bytes())
+    return digest.hexdigest()
 
 
 def regression_cases(store: Store, entries: Sequence[CodebookEntry], *, actor: str) -> list[RegressionCase]:

@@ -219,7 +219,8 @@ def retire(entry: EntryId, body: ReasonBody, request: Request, caller: CodebookR
 def as_json(entry: CodebookEntry, caller: Caller, counts: codebook_votes.VoteCounts | None = None) -> Json:
     votes = counts or codebook_votes.VoteCounts()
     shown = entry if caller.role in QUESTION_READERS else without_question(entry)
-    also = [{"topic": topic.id, "name": topic.en_name, "words": list(topic.shown)} for topic in topics_of(entry.content.triggers)]
+    also = [{"topic": topic.id, "name": topic.en_name, "words": list(topic.shown), "left_out": list(topic.left_out)}
+            for topic in topics_of(entry.content.triggers)]  # fmt: skip
     return {
         **shown.model_dump(mode="json", exclude_none=True), "helpful": votes.helpful, "harmful": votes.harmful,
         "also_reaches": also,

@@ -28,8 +28,9 @@ from medloop.contracts import (
     sha256_id,
     utc_now,
 )
-from medloop.contracts.rule import EVERY_SITE, EntryKind, EntryState, VersionAction
+from medloop.contracts.rule import EVERY_SITE, LAY_MARK, EntryKind, EntryState, VersionAction
 from medloop.errors import InputError, ResultError
+from medloop.lexicon.load import lay_words_sha256
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.store import audit
 from medloop.store.db import Store
@@ -166,7 +167,10 @@ def live_key(store: Store) -> tuple[int, int, int]:
 
 
 def sha256_of(current: Sequence[CodebookEntry]) -> str:
-    return sha256_id(canonical_json(sorted(entry.words_sha256 for entry in current)))
+    """Of the words that can change an answer, and of the lists that a trigger with `≈` stands for."""
+    words = sorted(entry.words_sha256 for entry in current)
+    is_lay = any(LAY_MARK in trigger for entry in current for trigger in entry.content.triggers)
+    return sha256_id(canonical_json([*words, *((lay_words_sha256(),) if is_lay else ())]))
 
 
 def versions(store: Store, *, limit: int = 100) -> list[CodebookVersion]:
@@ -293,9 +297,9 @@ def rollback(store: Store, number: int, *, by: str, reason: str) -> CodebookVers
 
 
 def save_trial(store: Store, trial: CodebookTrial) -> CodebookTrial:
-    cases = [case.model_dump(mode="json") for case in trial.cases]
+    cases = {"version": trial.version, "cases": [case.model_dump(mode="json") for case in trial.cases]}
     with store.write() as conn:
-        conn.execute(insert(codebook_trials).values(**(trial.model_dump(exclude={"cases"}) | {"cases": cases})))
+        conn.execute(insert(codebook_trials).values(**trial.model_dump(exclude={"cases", "version"}), cases=cases))
         detail: dict[str, str | int | float | bool] = {
             "revision": trial.revision_id, "verdict": trial.verdict, "cases": len(trial.cases),
         }  # fmt: skip
@@ -377,4 +381,6 @@ def _version(row: Row[Any]) -> CodebookVersion:
 
 
 def _trial(row: Row[Any]) -> CodebookTrial:
-    return CodebookTrial(**{name: row._mapping[name] for name in CodebookTrial.model_fields})
+    values = {name: row._mapping[name] for name in CodebookTrial.model_fields if name != "version"}
+    stored = values["cases"]  # the cases alone in trials from before they had a version
+    return CodebookTrial(**(values | (stored if isinstance(stored, dict) else {})))

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from heapq import nlargest
-from itertools import chain, pairwise, zip_longest
+from itertools import chain, islice, pairwise, zip_longest
 from math import log, sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +40,7 @@ def draw_replay(path: Path, *, corrected: Path, count: int, seed: int) -> Replay
 
     A question of the corrections is not drawn: its old answer would unteach the new one.
     """
-    asked = list(dict.fromkeys(_question(line.conversation) for line in read_conversations(corrected)))
+    asked = dict.fromkeys(_question(line.conversation) for line in read_conversations(corrected))
     questions, unanswered, superseded = dict[int, Question](), 0, 0
     for line in read_conversations(path):
         question = _question(line.conversation)
@@ -57,7 +57,9 @@ def draw_replay(path: Path, *, corrected: Path, count: int, seed: int) -> Replay
         )
     rng = random.Random(f"replay-{seed}")
     drawn = rng.sample(list(questions), min(max(2 * count, MOST_COMPARED), len(questions)))
-    near = most_alike([_text(questions[number]) for number in drawn], [_text(one) for one in asked[:MOST_CORRECTIONS]], count)
+    near = most_alike(
+        [_text(questions[number]) for number in drawn], [_text(one) for one in islice(asked, MOST_CORRECTIONS)], count
+    )
     order = _alternating([drawn[index] for index in near], drawn)[: 2 * count]
     wanted = set(order)
     lines = {line.number: line for line in read_conversations(path) if line.number in wanted}
@@ -91,7 +93,8 @@ def most_alike(texts: Sequence[str], to: Sequence[str], count: int) -> list[int]
 
 def _alternating(first: Sequence[int], second: Sequence[int]) -> list[int]:
     """One of each in turn, each number once."""
-    pairs = zip_longest(first, [number for number in second if number not in set(first)])
+    known = set(first)
+    pairs = zip_longest(first, [number for number in second if number not in known])
     return [number for pair in pairs for number in pair if number is not None]
 
 
