@@ -66,10 +66,12 @@ def test_padding_that_sees_no_key_leaves_gradients_finite(window: int) -> None:
     rows, _ = pack([list(range(12))] * 2, [list(range(20, 23)), list(range(20, 25))], torch.device("cpu"))
     torch.manual_seed(0)
     q = torch.randn(len(rows.tokens), 2, 8, requires_grad=True)
-    k, v = (torch.randn(len(rows.key_index), 1, 8, requires_grad=True) for _ in range(2))
+    k, v = (torch.randn(len(rows.tokens), 1, 8, requires_grad=True) for _ in range(2))
     by_attended = torch.randn(q.shape)
     given = (rows, 0.3, window, None)
-    own = forward_plain.attention_backward(by_attended, q.detach(), k.detach(), v.detach(), *given)
+    plain = (q.detach(), k.detach(), v.detach())
+    result, saved = forward_plain.attention(*plain, *given)
+    own = forward_plain.attention_backward(by_attended, *plain, *given, saved)
     starts = zip(
         rows.query_starts.tolist(),
         rows.query_starts[1:].tolist(),
@@ -79,10 +81,11 @@ def test_padding_that_sees_no_key_leaves_gradients_finite(window: int) -> None:
     )
     attended = []
     for first, end, key_first, key_end in starts:
-        keys, values = k[key_first:key_end, 0], v[key_first:key_end, 0]
+        keys, values = (side[rows.key_index[key_first:key_end], 0] for side in (k, v))
         distance = torch.arange(len(keys) - (end - first), len(keys))[:, None] - torch.arange(len(keys))
         scores = (q[first:end].transpose(0, 1) @ keys.T * 0.3).masked_fill((distance < 0) | (distance >= window), -torch.inf)
         attended.append((scores.softmax(-1) @ values).transpose(0, 1))
+    assert torch.allclose(result, torch.cat(attended), atol=1e-5)
     expected = torch.autograd.grad(torch.cat(attended), (q, k, v), by_attended)
     for mine, theirs in zip(own, expected, strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)
