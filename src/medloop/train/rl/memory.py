@@ -1,6 +1,6 @@
 """How an RL run fits into the memory it is given: the pieces it works in, chosen before it starts.
 
-    sizing = size_run(config, model_facts(folder, dtype), device=device, rows=416, budget=8e9)
+    sizing = size_run(config, model_facts(folder, dtype), device="cuda", row=416, budget=8e9)
     config = config.model_copy(update=sizing.settings)
 
 Bytes are counted, not timed: the base, the adapter with its moments and the copies of both, and the largest of three phases:
