@@ -51,6 +51,7 @@ def champion(
     an alarm about it); from then on the site has the champion of main.
 
     Example:  medloop site champion ward-7 3 --reason "trained on its own corrections"
+
     Example:  medloop site champion ward-7 --none --reason "as main again"
     """
     if none is (version is not None):
