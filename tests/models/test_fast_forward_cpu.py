@@ -1,5 +1,6 @@
 """The fast training forward on a CPU: the library's log-probabilities and gradients, whatever the family and however packed."""
 
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from medloop.models.fast_forward import open_fast_forward
+from medloop.models.forward_plain import _Grid
 from medloop.models.packing import pack
 from medloop.testing.families import family_configs
 from medloop.train.rl.logprobs import logits_logprobs, token_logprobs
@@ -63,3 +65,38 @@ def test_loss_and_gradients_are_the_library_s(family: str, times: int) -> None:
     torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-3)
     difference = gradients(model, loss) - expected_gradients
     assert difference.norm() < 1e-3 * expected_gradients.norm()
+
+
+@pytest.mark.parametrize("change", ["other values", "adapter off"])
+def test_an_adapter_that_is_read_again_before_the_way_back_is_refused(change: str) -> None:
+    """The way back would multiply with other matrices than the way there."""
+    model = model_of("llama")
+    forward = open_fast_forward(model)
+    rows, predictors = pack(PROMPTS, ANSWERS, torch.device("cpu"))
+    loss = forward(rows)[predictors].sum()
+    if change == "other values":
+        forward.decoder.refresh_values()
+    else:
+        with model.disable_adapter():
+            forward.decoder.refresh_if_changed()
+    with pytest.raises(AssertionError, match="read again between"):
+        loss.backward()
+
+
+def test_the_mask_of_a_batch_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each layer, both ways: it is as large as the attention's scores."""
+    made, plain = list[torch.Tensor](), _Grid.added.func  # type: ignore[attr-defined]
+
+    def counted(grid: _Grid) -> torch.Tensor:
+        made.append(plain(grid))
+        return made[-1]
+
+    counting = cached_property(counted)
+    counting.__set_name__(_Grid, "added")
+    monkeypatch.setattr(_Grid, "added", counting)
+    model = model_of("llama")
+    forward = open_fast_forward(model)
+    made.clear()
+    rows, predictors = pack(PROMPTS, ANSWERS, torch.device("cpu"))
+    forward(rows)[predictors].sum().backward()
+    assert len(made) == 2  # prompts and answers

@@ -200,7 +200,7 @@ class _Attention(torch.autograd.Function):
         attended, saved = _attend(decoder, layer, q, k, v, rows)
         y, o_inner = _project(layer.o_proj, attended.reshape(len(x), decoder.heads * decoder.head_dim))
         ctx.save_for_backward(x, inner, qkv, attended, o_inner, *saved)
-        ctx.context = forward, layer, rows
+        ctx.context, ctx.reads = (forward, layer, rows), decoder.reads
         return y
 
     @staticmethod
@@ -208,6 +208,7 @@ class _Attention(torch.autograd.Function):
         x, inner, qkv, attended, o_inner, *saved = ctx.saved_tensors
         forward, layer, rows = ctx.context
         decoder = forward.decoder
+        _check_reads(decoder, ctx.reads)
         flat = attended.reshape(len(x), decoder.heads * decoder.head_dim)
         by_flat, o_gradients = _project_back(layer.o_proj, flat, o_inner, by_y.contiguous())
         turned = qkv if layer.q_norm is None else forward.turned_heads(layer, qkv, rows)
@@ -264,13 +265,14 @@ class _MLP(torch.autograd.Function):
         gate_up, inner = _project(layer.gate_up_proj, x)
         y, down_inner = _project(layer.down_proj, forward.ops.gated(gate_up, gelu=forward.decoder.gelu))
         ctx.save_for_backward(x, inner, gate_up, down_inner)
-        ctx.context = forward, layer
+        ctx.context, ctx.reads = (forward, layer), forward.decoder.reads
         return y
 
     @staticmethod
     def backward(ctx: Any, by_y: Tensor) -> tuple[Any, ...]:
         x, inner, gate_up, down_inner = ctx.saved_tensors
         forward, layer = ctx.context
+        _check_reads(forward.decoder, ctx.reads)
         by_y = by_y.contiguous()
         down = layer.down_proj
         by_inner = None if down.lora_b is None else by_y @ down.lora_b.T
@@ -280,6 +282,11 @@ class _MLP(torch.autograd.Function):
         down_gradients = [] if by_inner is None else down.parameter_gradients(by_inner.T @ activated, by_y.T @ down_inner)
         to_x, gradients = _project_back(layer.gate_up_proj, x, inner, gate_up)
         return to_x, None, None, *gradients, *down_gradients
+
+
+def _check_reads(decoder: FastDecoder, reads: int) -> None:
+    """The way back multiplies with the decoder's own matrices: those must be the ones of the way there."""
+    assert decoder.reads == reads, "the adapter was read again between the forward pass and its backward pass"
 
 
 def split_heads(qkv: Tensor, decoder: FastDecoder) -> tuple[Tensor, Tensor, Tensor]:

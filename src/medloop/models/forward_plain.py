@@ -4,7 +4,8 @@ The functions are those of forward_kernels.py under the same names, so a step wi
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -66,7 +67,8 @@ def gated_backward(gate_up: Tensor, by_activated: Tensor, *, gelu: bool) -> Tens
     return activated
 
 
-class _Grid(NamedTuple):
+@dataclass
+class _Grid:
     """Some segments of packed rows side by side, padded on the right."""
 
     query: Tensor  # (S, Q): which token
@@ -74,6 +76,12 @@ class _Grid(NamedTuple):
     mask: Tensor  # (S, 1, 1, Q, K): which keys a query attends to
     tokens: Tensor  # (n,): the tokens of these segments
     place: tuple[Tensor, Tensor]  # (n,): segment and column of each
+
+    @cached_property
+    def added(self) -> Tensor:
+        """The mask as torch's kernel for a CPU adds it, (S, 1, Q, K): made once for all layers and both ways."""
+        mask = self.mask[:, 0]
+        return torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)
 
 
 def _grids(rows: PackedRows, window: int | None) -> list[_Grid]:
@@ -96,7 +104,7 @@ def _grid(rows: PackedRows, segments: Tensor, window: int | None) -> _Grid:
     key, key_lengths, key_columns = side(rows.key_starts)
     # Of a query; padding stands at the last one, because beyond it a window may hold no key, and softmax is NaN there.
     place = torch.minimum(columns, query_lengths[:, None] - 1) + (key_lengths - query_lengths)[:, None]
-    distance = place[:, :, None] - key_columns  # (S, Q, K)
+    distance = place[:, :, None].int() - key_columns.int()  # (S, Q, K)
     mask = distance >= 0 if window is None else (distance >= 0) & (distance < window)
     live = (columns < query_lengths[:, None]).nonzero()
     segment, column = live[:, 0], live[:, 1]
@@ -126,7 +134,7 @@ def attention(
     for grid in _grids(rows, window):
         if _is_fused(q, softcap):
             attended, log_sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                *_side_by_side(q, k, v, grid), 0.0, False, attn_mask=_added(grid), scale=scale
+                *_side_by_side(q, k, v, grid), 0.0, False, attn_mask=grid.added, scale=scale
             )
             saved += [attended, log_sums]
             attended = attended.transpose(1, 2)  # (S, Q, h, D)
@@ -152,7 +160,7 @@ def attention_backward(
         if _is_fused(q, softcap):
             by_q, by_k, by_v = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 padded.transpose(1, 2), *_side_by_side(q, k, v, grid), *saved[2 * number : 2 * number + 2], 0.0, False,
-                attn_mask=_added(grid), scale=scale,
+                attn_mask=grid.added, scale=scale,
             )  # fmt: skip
             by_q = by_q.transpose(1, 2)  # (S, Q, h, D)
         else:
@@ -180,9 +188,3 @@ def _is_fused(q: Tensor, softcap: float | None) -> bool:
 def _side_by_side(q: Tensor, k: Tensor, v: Tensor, grid: _Grid) -> list[Tensor]:
     """(S, h, Q, D), and (S, K, C, D) twice."""
     return [q[grid.query].transpose(1, 2), k[grid.key].transpose(1, 2), v[grid.key].transpose(1, 2)]
-
-
-def _added(grid: _Grid) -> Tensor:
-    """The mask as the kernel adds it: (S, 1, Q, K)."""
-    mask = grid.mask[:, 0]
-    return torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)

@@ -88,29 +88,34 @@ def commit() -> str | None:
 
 def compute_in_batches(
     items: Sequence[T], compute: Callable[[Sequence[T]], list[R]], key: Callable[[T], Any], *, batch_size: int, unit: str,
-    advice: str, progress: Callable[[int, int], None] | None = None,
+    advice: str, progress: Callable[[int, int], None] | None = None, on_halved: Callable[[int], None] | None = None,
 ) -> list[R]:  # fmt: skip
-    """One result for each item, in order. A batch that does not fit into memory is halved.
+    """One result for each item, in order. Where memory runs out, batches are half as large from there on; `on_halved` is told.
 
     `key` sorts the items, the longest first: neighbours have like lengths, and a lack of memory shows at once.
     """
     order = sorted(range(len(items)), key=lambda index: key(items[index]))
     results: dict[int, R] = {}
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        computed = _compute_or_halve([items[index] for index in batch], compute, unit, advice)
+    while len(results) < len(order):
+        batch = order[len(results) : len(results) + batch_size]
+        computed = _compute_if_it_fits([items[index] for index in batch], compute)
+        if computed is None:
+            torch.cuda.empty_cache()
+            if len(batch) == 1:
+                raise ResultError(f"There is not enough memory for a single {unit}", advice)
+            batch_size = len(batch) // 2
+            if on_halved is not None:
+                on_halved(batch_size)
+            continue
         results.update(zip(batch, computed, strict=True))
         if progress is not None:
             progress(len(results), len(items))
     return [results[index] for index in range(len(items))]
 
 
-def _compute_or_halve(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], unit: str, advice: str) -> list[R]:
+def _compute_if_it_fits(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]]) -> list[R] | None:
+    """None where memory ran out; what it held is free again when this returns."""
     try:
         return compute(batch)
     except torch.OutOfMemoryError:
-        torch.cuda.empty_cache()
-    if len(batch) == 1:
-        raise ResultError(f"There is not enough memory for a single {unit}", advice)
-    half = len(batch) // 2
-    return _compute_or_halve(batch[:half], compute, unit, advice) + _compute_or_halve(batch[half:], compute, unit, advice)
+        return None

@@ -229,6 +229,25 @@ def test_lack_of_memory_halves_the_batch_and_changes_nothing(make: Make, monkeyp
         sample(model)
 
 
+def test_a_batch_size_that_did_not_fit_is_said_once_and_not_tried_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = list[int]()
+
+    def poor(self: Sampler, batch: list[Any], *args: Any) -> Any:
+        tried.append(len(batch))
+        if len(batch) > 2:
+            raise torch.OutOfMemoryError("no room")
+        return plain(self, batch, *args)
+
+    plain, sampler = Sampler._sample, Sampler(make(), stop_ids=[], pad_id=0)
+    monkeypatch.setattr(Sampler, "_sample", poor)
+    for call in range(2):
+        sampler([[5, 6, 7]] * 6, [f"{call}:{n}" for n in range(6)], max_new_tokens=1)
+    assert tried == [6, 3, 1, 1, 1, 1, 1, 1] + [1] * 6 and sampler.batch_limit == 1
+    assert caplog.text.count("answers at once in sampling") == 2
+
+
 def test_frequencies_follow_the_distribution(make: Make) -> None:
     model = make()
     sampler = Sampler(model, stop_ids=[], pad_id=0)

@@ -163,6 +163,7 @@ class FastDecoder:
     logit_softcap: float | None = None
     _fused: list[FusedLinear] = field(default_factory=list)
     _seen: list[Any] | None = None
+    reads: int = 0  # how often the adapter was read
 
     @property
     def max_positions(self) -> int:
@@ -174,6 +175,7 @@ class FastDecoder:
         """Read the adapter again. Tensors keep their memory, so that a captured CUDA graph sees the new values."""
         for fused in self._fused:
             fused.refresh(merged=self.merged)
+        self.reads += 1
         self._seen = self._versions()
 
     @torch.no_grad()
@@ -188,6 +190,7 @@ class FastDecoder:
                 sources.append(source)
         if targets:
             torch._foreach_copy_(targets, sources)
+        self.reads += 1
         self._seen = None
 
     def refresh_if_changed(self) -> None:

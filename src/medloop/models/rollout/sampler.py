@@ -100,6 +100,7 @@ class Sampler:
         self.fast_decoder = None if library else decoder or self._fast_decoder()
         self._graphs: CudaGraphs | None = None
         self._beyond = False
+        self.batch_limit: int | None = None  # answers at once, since memory ran out
 
     def _fast_decoder(self) -> FastDecoder | None:
         try:
@@ -129,6 +130,11 @@ class Sampler:
     def close(self) -> None:
         """Nothing to release."""
 
+    def _limit(self, batch_size: int) -> None:
+        """Memory ran out: the next calls begin with this size too."""
+        self.batch_limit = batch_size
+        log.warning("Memory ran out: %d answers at once in sampling from here on.", batch_size)
+
     def __call__(
         self,
         prompts: Sequence[Sequence[int]],
@@ -142,10 +148,11 @@ class Sampler:
         """One rollout per prompt, in order; temperature 0 is greedy. Prompts of like length are batched, equal ones read once."""
         if self.fast_decoder is not None and self.device.type == "cuda":
             self.fast_decoder.refresh_if_changed()  # training shares it, and may have left it with the reference's adapter
+        batch_size = min(batch_size, self.batch_limit or batch_size)
         rollouts = compute_in_batches(
             requests_for(prompts, streams), lambda batch: self._sample(batch, max_new_tokens, temperature),
             lambda request: (-len(request.prompt), tuple(request.prompt)), batch_size=batch_size, unit="sample",
-            advice="Ask for fewer tokens, or use a smaller model", progress=progress,
+            advice="Ask for fewer tokens, or use a smaller model", progress=progress, on_halved=self._limit,
         )  # fmt: skip
         if not all(all(-1e30 < value <= 1e-3 for value in rollout.logprobs) for rollout in rollouts):
             raise ModelError(

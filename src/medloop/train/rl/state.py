@@ -75,9 +75,11 @@ class TrainState:
 
     @property
     def pieces(self) -> dict[str, Any]:
-        """As they are now: micro-batches may have been halved."""
+        """As they are now: batches of updates and of sampling may have been halved."""
         config = self.plan.config
-        return {name: getattr(config, name) for name in CHOOSABLE} | {"micro_batch_size": self.micro_batch_size}
+        sampled = min(config.rollout_batch_size, getattr(self.sampler, "batch_limit", None) or config.rollout_batch_size)
+        halved = {"micro_batch_size": self.micro_batch_size, "rollout_batch_size": sampled}
+        return {name: getattr(config, name) for name in CHOOSABLE} | halved
 
     def restore(self, checkpoint: Checkpoint) -> None:
         self.set_weights(checkpoint.weights)
