@@ -20,6 +20,7 @@ from medloop.errors import ConfigError, InputError
 from medloop.knobs import load_config
 from medloop.loop.train import STAGES, run_stage
 from medloop.models.load import load
+from medloop.models.rollout.decode import FastDecoder
 from medloop.models.template import encode_example, encode_prompt
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_artifact
@@ -32,6 +33,8 @@ from medloop.train.reports.preference_report import AnswerLogprobs, report_pairs
 from medloop.train.runs.checkpoint import load_newest
 from medloop.train.runs.find_run import find_run
 from medloop.train.sft import SFTConfig
+from medloop.train.trl import preference_trainer
+from medloop.train.trl.fast_path import FastPath
 
 ROOT = Path(__file__).parents[2]
 TIMES = ("ts", "tokens_per_second")
@@ -121,7 +124,9 @@ def test_it_learns_what_people_preferred(clinic, kind, adapter):
     method = "kto" if kind is KTOConfig else "dpo"
     assert card.method == method and card.metrics["test_accuracy_low"] > 0.5 and card.metrics["test_margin"] > 0.1
     assert card.metrics["test_loss_after"] < card.metrics["test_loss_before"]
+    assert card.update_backend == "fast" and card.update_note is None
     rows = logged(clinic, method)
+    assert {row["extra"]["backend"] for row in rows if row["phase"] == "TRAINING"} == {"fast"}
     first, steps = rows[0], [row for row in rows if row["phase"] == "TRAINING"]
     assert first["extra"]["test_accuracy"] == 0.5 and first["extra"]["test_margin"] == 0
     assert {"rewards/chosen", "rewards/rejected", "margin"} <= steps[-1]["extra"].keys() and steps[-1]["loss"] < steps[0]["loss"]
@@ -235,7 +240,9 @@ def test_our_way_through_the_output_layer_gives_trl_s_loss_and_gradients(clinic)
     results = []
     for direct in (True, False):
         trainer = opened(planned(clinic, config(clinic)), clinic)
-        assert trainer.direct, "on a CPU it is taken where it agrees"
+        trainer.path = FastPath("DPO", reason="so")
+        trainer.logprobs(trainer.train_dataset.select(range(2)), "chosen_ids")
+        assert trainer.direct and trainer.backend == "direct", "on a CPU it is taken where it agrees"
         trainer.direct = direct
         batch = trainer.data_collator([{**trainer.train_dataset[i], "ref_chosen_logps": -9.0} for i in range(8)])
         loss = trainer.compute_loss(trainer.model, batch)
@@ -245,14 +252,52 @@ def test_our_way_through_the_output_layer_gives_trl_s_loss_and_gradients(clinic)
     assert all(torch.allclose(grad, results[1][1][name], atol=1e-5) for name, grad in results[0][1].items())
 
 
-def test_a_model_that_does_more_behind_its_output_layer_keeps_trl_s_way(clinic, tmp_path: Path):
+@KINDS
+@pytest.mark.parametrize("adapter", ["sft", None])
+def test_our_own_forward_pass_gives_the_library_s_losses_gradients_and_reference(clinic, kind, adapter, monkeypatch):
+    """Also after a step of the optimizer, which it has to notice."""
+    results = []
+    for fast in (True, False):
+        if not fast:
+            monkeypatch.setattr(preference_trainer, "open_fast_path", lambda *_: FastPath("DPO", reason="so"))
+        trainer = opened(planned(clinic, config(clinic, kind, adapter=adapter)), clinic)
+        rows = [trainer.train_dataset[i] for i in range(8)]
+        optimizer = torch.optim.SGD([p for p in trainer.model.parameters() if p.requires_grad], lr=0.5)
+        losses = []
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss = trainer.compute_loss(trainer.model, trainer.data_collator(rows))
+            loss.backward()
+            losses.append(loss.item())
+            gradients = {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}
+            optimizer.step()
+        reference = {column: list(trainer.train_dataset[column]) for column in trainer.columns.values()}
+        assert trainer.backend == ("fast" if fast else "direct")
+        results.append((losses, gradients, reference, trainer.logprobs(trainer.eval_dataset, next(iter(trainer.columns)))))
+    (losses, gradients, reference, held_out), theirs = results
+    assert losses == pytest.approx(theirs[0], abs=1e-5) and losses[0] != losses[1]
+    assert gradients.keys() == theirs[1].keys() and len(gradients) > 4
+    assert all(torch.allclose(gradient, theirs[1][name], atol=1e-5, rtol=1e-3) for name, gradient in gradients.items())
+    assert all(values == pytest.approx(theirs[2][column], abs=1e-3) for column, values in reference.items())
+    assert held_out == pytest.approx(theirs[3], abs=1e-3)
+
+
+def test_rows_beyond_the_rotary_tables_go_to_the_library(clinic, monkeypatch, caplog):
+    monkeypatch.setattr(FastDecoder, "max_positions", 60)
+    card = train_preference(config(clinic), settings=clinic)
+    assert card.update_backend == "mixed" and "more than 60 tokens" in card.update_note
+    assert caplog.text.count("1.5 to 2.5 times slower") == 1
+
+
+def test_a_model_that_does_more_behind_its_output_layer_keeps_trl_s_way(clinic, tmp_path: Path, caplog):
     from transformers import CohereConfig
 
     shape = CohereConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
                          num_key_value_heads=2, logit_scale=0.3)  # fmt: skip
     model = tiny_model(tmp_path / "m", config=shape)
     trainer = opened(planned(clinic, config(clinic, model=str(model), adapter=None)), clinic)
-    assert trainer.direct is False
+    assert trainer.direct is False and trainer.backend == "library"
+    assert "1.5 to 2.5 times slower, because the fast one does not fit: its architecture is cohere" in caplog.text
     row = trainer.train_dataset[0]
     alone = load(ModelRef(base=str(model)), clinic).model
     assert row["ref_chosen_logps"] == pytest.approx(by_hand(alone, row["prompt_ids"], row["chosen_ids"]), abs=1e-3)

@@ -110,6 +110,9 @@ def test_opened_again_it_judges_the_held_out_pairs_as_reported(settings, prefere
     held_out = split_by_prompt(read_pairs(preferences), run_config.test_share, run_config.seed)[1]
     chosen, rejected = (model.judge_all([(p.prompt, getattr(p, side)) for p in held_out]) for side in ("chosen", "rejected"))
     margins = chosen.lowered - rejected.lowered
+    trained = TrainingCard.model_validate_json((settings.home / "models/reward/reward/card.json").read_text())
+    assert trained.update_backend == {"lora": "fast", "encoder frozen": None}.get(kind, "library")
+    assert ("times slower" in (trained.update_note or "")) == (trained.update_backend == "library")
     assert margins.mean() == pytest.approx(report(settings)["margins"]["mean"], abs=1e-4)
     assert margins.mean() > 0.5 and scoring.base_sha256.startswith("sha256:")
     assert "training pairs" in scoring.reference and "no reference model" in scoring.reference

@@ -26,6 +26,7 @@ from medloop.train.runs.find_run import find_run
 from medloop.train.sft import SFTConfig, make_plan
 from medloop.train.trl import resumable, sft_trainer
 from medloop.train.trl.captured_loss import CapturedLoss
+from medloop.train.trl.fast_path import has_dropout
 
 
 def config(settings, **more) -> SFTConfig:
@@ -120,9 +121,9 @@ def test_batches_beyond_the_rotary_tables_go_to_the_library(first_run, settings,
 
 def test_dropout_inside_the_attention_counts(tmp_path):
     model = AutoModelForCausalLM.from_pretrained(tiny_model(tmp_path / "base"))
-    assert not any(map(sft_trainer.has_dropout, model.modules()))
+    assert not any(map(has_dropout, model.modules()))
     dropping = AutoModelForCausalLM.from_pretrained(tmp_path / "base", attention_dropout=0.1)
-    assert any(map(sft_trainer.has_dropout, dropping.modules()))
+    assert any(map(has_dropout, dropping.modules()))
 
 
 def test_it_learns_and_says_so(settings):

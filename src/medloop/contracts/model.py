@@ -54,7 +54,13 @@ class TrainingCard(Contract):
     versions: dict[str, str]
     commit: str | None = None
     backend: Text | None = Field(None, description="How RL sampled its answers: fast, cuda_graph, library, mixed or vllm.")
-    update_backend: Text | None = Field(None, description="What computed the updates of RL: fast, library or mixed.")
+    update_backend: Text | None = Field(
+        None,
+        description="What computed the updates: fast, library or mixed; of SFT also graph and direct, of DPO and KTO direct.",
+    )
+    update_note: Text | None = Field(
+        None, description="Why the library computed updates of DPO, KTO or a reward model, and its cost."
+    )
     held_out_verdict: HeldOutVerdict | None = Field(
         None, description="Of RL: the 95 % interval of the held-out gain lies above 0, contains it, or lies below it."
     )

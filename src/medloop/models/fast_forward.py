@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from medloop.models import forward_plain
-from medloop.models.packing import PackedRows, pack
-from medloop.models.rollout.agreement import STEPS, check_agreement, compare_with_library
+from medloop.models.packing import PackedRows, pack, pack_whole
+from medloop.models.rollout.agreement import FLOOR, MARGIN, STEPS, check_agreement, compare_with_library, in_float32, probe
 from medloop.models.rollout.build import build_fast_decoder
 from medloop.models.rollout.decode import DecoderLayer, FastDecoder, FusedLinear, UnsupportedModelError
 
@@ -116,12 +116,7 @@ class FastForward:
 def open_fast_forward(model: Any) -> FastForward:
     """UnsupportedModelError if the model is not one of ours, or its log-probabilities are not as good as the library's."""
     decoder = build_fast_decoder(model, merge=False)
-    if decoder.embedding.device.type == "cuda" and decoder.embedding.dtype == torch.float32:
-        raise UnsupportedModelError("its weights are float32")
-    known = {id(matrix) for layer in decoder.layers for linear in _linears(layer) for matrix in linear.parameters()}
-    if any(parameter.requires_grad and id(parameter) not in known for parameter in model.parameters()):
-        raise UnsupportedModelError("it trains more than the LoRA matrices of its linear layers")
-    forward = FastForward(decoder)
+    forward = _open(model, decoder)
 
     def logprobs(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         prompts = [ids[mask][:-STEPS].tolist() for ids, mask in zip(input_ids, attention_mask, strict=True)]
@@ -131,6 +126,46 @@ def open_fast_forward(model: Any) -> FastForward:
     compare_with_library(logprobs, model, autocast=decoder.embedding.dtype != torch.float32)
     check_agreement(decoder, model)
     return forward
+
+
+def open_fast_classifier(model: Any) -> FastForward:
+    """Of a causal base with a LoRA and one logit from its last token (`score`), which is the caller's to apply.
+
+    UnsupportedModelError if it is not one of ours, or its logits are not as good as the library's.
+    """
+    base = model.get_base_model()
+    if not hasattr(base, "score"):
+        raise UnsupportedModelError(f"its architecture is {base.config.model_type}, without a score of the last token")
+    forward = _open(model, build_fast_decoder(model, merge=False), besides={id(p) for p in base.score.parameters()})
+    ids = probe(forward.decoder.embedding.shape[0], forward.decoder.embedding.device)[0]
+    pad = base.config.get_text_config().pad_token_id
+    ids = ids.masked_fill(ids == pad, (pad or 0) + 1)
+    low = forward.decoder.embedding.dtype != torch.float32
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        with torch.autocast(ids.device.type, dtype=torch.bfloat16, enabled=low):
+            library = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.float()
+            rows = pack_whole(ids.tolist()).to(ids.device)
+            ours = base.score(forward(rows)[rows.query_starts[1:].long() - 1]).float()
+        with in_float32(model):
+            truth = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.float()
+    model.train(was_training)
+    away, theirs = (float((logits - truth).square().mean().sqrt()) for logits in (ours, library))
+    if not away <= max(MARGIN * theirs, FLOOR * (1 + float(truth.abs().max()))):
+        raise UnsupportedModelError(f"its logits are {away:.2g} from float32, the library's {theirs:.2g}")
+    return forward
+
+
+def _open(model: Any, decoder: FastDecoder, besides: set[int] | None = None) -> FastForward:
+    """UnsupportedModelError where a parameter is trained that is neither of a LoRA of the decoder nor one of `besides`."""
+    if decoder.embedding.device.type == "cuda" and decoder.embedding.dtype == torch.float32:
+        raise UnsupportedModelError("its weights are float32")
+    known = {id(matrix) for layer in decoder.layers for linear in _linears(layer) for matrix in linear.parameters()}
+    known |= besides or set()
+    if any(parameter.requires_grad and id(parameter) not in known for parameter in model.parameters()):
+        raise UnsupportedModelError("it trains more than the LoRA matrices of its linear layers")
+    return FastForward(decoder)
 
 
 def _linears(layer: DecoderLayer) -> tuple[FusedLinear, ...]:

@@ -146,7 +146,11 @@ def run(
         trainer, started = _fit(plan, settings, PreferenceCallback(plan.run.metrics, on_progress, should_stop))
         report = _judge(plan, trainer)
         metrics, parent = _summary(plan, trainer, report), plan.run.identity["inputs"].get("adapter")
-        card = training_card(plan.run, plan.config.method, trainer.model, metrics=metrics, started=started, parent=parent)
+        assert trainer.path is not None
+        card = training_card(
+            plan.run, plan.config.method, trainer.model, metrics=metrics, started=started, parent=parent,
+            update_backend=trainer.backend, update_note=trainer.path.sentence,
+        )  # fmt: skip
         files, about = preference_report.files(report), readme(card, report)
         tokenizer = trainer.processing_class
         publish(plan.run.target, trainer.model, tokenizer, card, plan.run.metrics, files=files, about=about)

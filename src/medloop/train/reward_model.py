@@ -164,6 +164,8 @@ def run(
             started=started,
             beside=beside,
             warnings=reward_report.warnings(report),
+            update_backend=None if trainer is None else trainer.backend,
+            update_note=None if trainer is None else trainer.path.sentence,
         )
         files = reward_report.files(report, name=card.name, base=card.base, reference=describe_scoring(scoring))
         files[SCORING] = (scoring.canonical_json() + "\n").encode()

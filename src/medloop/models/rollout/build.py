@@ -86,8 +86,9 @@ def _from_model(base: Any, merge: bool) -> FastDecoder:
             )
         )  # fmt: skip
     return FastDecoder(
-        embedding=embedding, layers=layers, norm=norm(body.norm), lm_head=head.weight.detach(),  # type: ignore[arg-type]
-        lm_head_bias=None if head.bias is None else head.bias.detach(),
+        embedding=embedding, layers=layers, norm=norm(body.norm),  # type: ignore[arg-type]
+        lm_head=embedding if head is None else head.weight.detach(),  # a classifier has none, and computes no logits here
+        lm_head_bias=None if head is None or head.bias is None else head.bias.detach(),
         eps=config.rms_norm_eps, heads=config.num_attention_heads, kv_heads=config.num_key_value_heads, head_dim=head_dim,
         merged=merged, scale=float(body.layers[0].self_attn.scaling), rotary_dim=tables.rotary_dim,
         embed_scale=float(words.embed_scale.to(embedding.dtype)) if hasattr(words, "embed_scale") else 1.0,

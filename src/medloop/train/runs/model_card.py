@@ -16,6 +16,11 @@ BACKENDS = {
     "mixed": "the fast decoder, and the library's forward pass where texts were too long for it",
     "library": "the library's forward pass, on a GPU many times slower than the fast decoder",
 }  # fmt: skip
+UPDATES = {
+    "fast": "our own forward pass", "graph": "our own forward pass as CUDA graphs", "library": "the library's forward pass",
+    "mixed": "our own forward pass, and the library's where texts were too long for it",
+    "direct": "the library's forward pass, with the output layer on answer tokens only",
+}  # fmt: skip
 # A row of the table: its label, the metrics it shows, and how. A row is left out where one of its metrics is missing.
 ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("Steps", ("steps",), "{:,.0f}"),
@@ -154,6 +159,7 @@ def readme(card: TrainingCard, target: Path, about: Sequence[str] = ()) -> str:
         f"| Trained parameters | {card.trainable_parameters:,} of {card.total_parameters:,} ({share:.1%}) |",
         f"| Seed | {card.seed} |",
         *([f"| Answers sampled by | {BACKENDS[card.backend]} |"] if card.backend else []),
+        *([f"| Updates computed by | {UPDATES[card.update_backend]} |"] if card.update_backend else []),
         *(f"| {label} | {value} |" for label, value in metric_rows(card.metrics)),
         "",
         "`card.json` has every setting and version, `metrics.jsonl` one line per step, `MANIFEST.json` the hash of each file.",

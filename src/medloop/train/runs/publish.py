@@ -75,6 +75,7 @@ def training_card(
     degraded: str | None = None,
     memory: Mapping[str, Any] | None = None,
     update_backend: str | None = None,
+    update_note: str | None = None,
 ) -> TrainingCard:
     """Inputs, settings and metrics of a run; `beside` are trained parameters outside the model (a value head).
 
@@ -88,7 +89,7 @@ def training_card(
         inputs=run.identity["inputs"], config=config, seed=config["seed"], metrics=dict(metrics),
         trainable_parameters=trainable + beside, total_parameters=total + beside, versions=runtime.versions(),
         commit=runtime.commit(), backend=backend, held_out_verdict=verdict, alarms=tuple(alarms), alarm_action=alarm_action,
-        update_backend=update_backend, stopped=stopped, warnings=tuple(warnings), degraded=degraded,
+        update_backend=update_backend, update_note=update_note, stopped=stopped, warnings=tuple(warnings), degraded=degraded,
         memory=None if memory is None else dict(memory),
         started=started, finished=utc_now(),
     )  # fmt: skip

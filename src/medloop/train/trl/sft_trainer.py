@@ -22,6 +22,7 @@ from medloop.models.rollout.decode import UnsupportedModelError
 from medloop.train.examples.sft_examples import IGNORED
 from medloop.train.rl.logprobs import token_logprobs
 from medloop.train.trl.captured_loss import CapturedLoss
+from medloop.train.trl.fast_path import has_dropout
 from medloop.train.trl.resumable import ResumableTrainer
 
 PACKED = "packed"
@@ -48,12 +49,6 @@ def pack_examples(features: list[dict[str, Any]]) -> PackedExamples:
     labels = torch.tensor([label for feature in features for label in feature["labels"][1:]])  # (N,): what each token predicts
     predictors = (labels != IGNORED).nonzero().squeeze(1)
     return PackedExamples(rows, predictors, labels[predictors])
-
-
-def has_dropout(module: torch.nn.Module) -> bool:
-    """A layer of dropout, or attention that drops weights itself (`attention_dropout` of its model's configuration)."""
-    inside = getattr(module, "attention_dropout", 0.0)
-    return (isinstance(module, torch.nn.Dropout) and module.p > 0) or (isinstance(inside, float) and inside > 0)
 
 
 class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]

@@ -1,0 +1,97 @@
+"""Our own forward pass (models/fast_forward.py) in TRL's trainers: opened where it agrees with the library, else a reason said.
+
+path = open_fast_path(model, args, "DPO", open_fast_forward)
+path.backend                                # fast, library, or mixed: some batches had rows beyond the rotary tables
+path.sentence                               # why the library computed, and what it costs; None where it did not
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from peft import PeftModel
+
+from medloop.models.rollout.decode import UnsupportedModelError
+
+SLOWER = "1.5 to 2.5 times slower"  # docs/log.md, docs/stages/preference.md
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class FastPath:
+    """`forward` is None where the library computes, for the `reason`."""
+
+    stage: str
+    forward: Any = None
+    reason: str | None = None
+    fast_batches: int = 0
+    library_batches: int = 0
+
+    @property
+    def backend(self) -> str:
+        return "library" if not self.fast_batches else "mixed" if self.library_batches else "fast"
+
+    @property
+    def sentence(self) -> str | None:
+        if self.forward is None:
+            return f"{self.stage} used the library's forward pass, {SLOWER}, because the fast one does not fit: {self.reason}."
+        if self.library_batches:
+            return (
+                f"{self.stage} used the library's forward pass, {SLOWER}, for batches with a row of more than "
+                f"{self.forward.decoder.max_positions:,} tokens."
+            )
+        return None
+
+    def takes(self, lengths: Sequence[int]) -> bool:
+        """Whether rows of these lengths are computed by the fast forward; counted, and the first refusal said."""
+        fits = self.forward is not None and max(lengths) <= self.forward.decoder.max_positions
+        if fits:
+            self.fast_batches += 1
+        else:
+            self.library_batches += 1
+            if self.library_batches == 1 and self.forward is not None:
+                log.warning("%s", self.sentence)
+        return fits
+
+    def read_adapter(self) -> None:
+        """Whichever adapter is active now, or none."""
+        if self.forward is not None:
+            self.forward.decoder.refresh()
+
+    def read_values(self) -> None:
+        """The same adapter, which the optimizer may have written since: few kernels."""
+        if self.forward is not None:
+            self.forward.decoder.refresh_values()
+
+
+def has_dropout(module: torch.nn.Module) -> bool:
+    """A layer of dropout, or attention that drops weights itself (`attention_dropout` of its model's configuration)."""
+    inside = getattr(module, "attention_dropout", 0.0)
+    return (isinstance(module, torch.nn.Dropout) and module.p > 0) or (isinstance(inside, float) and inside > 0)
+
+
+def open_fast_path(model: Any, args: Any, stage: str, open_forward: Callable[[Any], Any]) -> FastPath:
+    """The fast forward pass of a LoRA without dropout whose activations may be kept; else the reason, with a warning."""
+    path = FastPath(stage, reason=_refused(model, args))
+    if path.reason is None:
+        try:
+            path.forward = open_forward(model)
+        except (ImportError, UnsupportedModelError) as error:
+            path.reason = str(error)
+    if path.sentence is not None and isinstance(model, PeftModel):  # who trains all weights has chosen so
+        log.warning("%s", path.sentence)
+    return path
+
+
+def _refused(model: Any, args: Any) -> str | None:
+    if not isinstance(model, PeftModel):
+        return "all weights are trained"
+    if args.gradient_checkpointing:
+        return "gradient_checkpointing computes activations again"
+    if any(has_dropout(module) for module in model.modules()):
+        return "the model has dropout"
+    if args.use_cpu and model.dtype != torch.float32:
+        return f"its weights are {model.dtype} on a CPU"
+    return None
