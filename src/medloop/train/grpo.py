@@ -25,10 +25,11 @@ from medloop.train.rl.experience import Experience
 from medloop.train.rl.held_out import check_held_out, finish_step, steps_left
 from medloop.train.rl.losses import PolicyStats, Window, aggregate, policy_losses, rollout_drift, rollout_weights
 from medloop.train.rl.maths import kl_k3
+from medloop.train.rl.overlap import check_overlap, step_experience
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import publish_result
-from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, corrects_drift, prompts_of_step
+from medloop.train.rl.rollout import check_rollout_server, corrects_drift
 from medloop.train.rl.state import TrainState, capped_memory, create_train_state
 from medloop.train.rl.step import (
     compute_logprobs,
@@ -52,6 +53,7 @@ def run(
     with plan.run.lock(), capped_memory(plan.config.memory_gb, settings):
         state = create_train_state(plan, settings, on_progress=on_progress)
         check_rollout_server(state)
+        check_overlap(state)
         check_held_out(state, first=True)
         for step in steps_left(state):
             state.step = step
@@ -63,8 +65,7 @@ def run(
 def _step(state: TrainState) -> None:
     """Sample, score, compare within groups, optimise."""
     config, device = state.plan.config, state.policy.device
-    prompts = prompts_of_step(state, config.prompts_per_step)
-    experience = collect_rollouts(state, prompts, config.samples, f"{config.seed}:{state.step}")
+    experience = step_experience(state)
     screen_batch(state, experience)
     rate = set_learning_rate(state, (state.step - 1) / config.steps)
     advantages = compute_advantages(config, experience, state.plan.scorer)

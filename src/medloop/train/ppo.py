@@ -32,10 +32,11 @@ from medloop.train.rl.held_out import check_held_out, finish_step, steps_left
 from medloop.train.rl.kl_control import adapter_weights, kl_controller, limit_update, stop_reason
 from medloop.train.rl.losses import PolicyStats, Window, aggregate, policy_losses, rollout_weights, value_losses
 from medloop.train.rl.maths import AdaptiveKL, explained_variance, masked_mean, should_stop, whiten
+from medloop.train.rl.overlap import check_overlap, step_experience
 from medloop.train.rl.plan import RLPlan
 from medloop.train.rl.policy import Batch
 from medloop.train.rl.result import publish_result
-from medloop.train.rl.rollout import check_rollout_server, collect_rollouts, corrects_drift, mean_drift, prompts_of_step
+from medloop.train.rl.rollout import check_rollout_server, corrects_drift, mean_drift
 from medloop.train.rl.state import TrainState, capped_memory, create_train_state
 from medloop.train.rl.step import (
     compute_logprobs,
@@ -80,6 +81,7 @@ def run(
     with plan.run.lock(), capped_memory(plan.config.memory_gb, settings):
         state = create_train_state(plan, settings, with_values=True, on_progress=on_progress)
         check_rollout_server(state)
+        check_overlap(state)
         state.saved.setdefault("kl", kl_controller(plan.config).state())
         check_held_out(state, first=True)
         for step in steps_left(state):
@@ -92,8 +94,7 @@ def run(
 def _step(state: TrainState) -> None:
     """Sample, score, compute advantages, optimise, and adapt the weight of the KL. Too far from the reference, only measure."""
     config, controller = state.plan.config, AdaptiveKL(**state.saved["kl"])
-    prompts = prompts_of_step(state, config.prompts_per_step)
-    experience = collect_rollouts(state, prompts, config.samples, f"{config.seed}:{state.step}")
+    experience = step_experience(state)
     screen_batch(state, experience)
     rate = set_learning_rate(state, (state.step - 1) / config.steps)
     batch = compute_advantages(state, experience, controller.beta)

@@ -58,6 +58,7 @@ MemoryGb = Annotated[
 AcceptUntrusted = Annotated[
     bool, typer.Option("--accept-untrusted", help="Train although people's labels do not support the reward; the card says so.")
 ]
+Overlap = Annotated[bool, typer.Option("--overlap", help="Draw the next step's answers while a slow teacher scores this step's.")]
 Live = Annotated[bool, typer.Option("--live", help="Show reward, KL, entropy and length of every step while it runs.")]
 
 
@@ -67,7 +68,7 @@ def train_ppo(
     learning_rate: InitialRate = None, rollout_url: RolloutUrl = None, memory_gb: MemoryGb = None,
     target_kl: Annotated[float | None, typer.Option(help="Target KL to the reference, nats per answer (default: 6).")] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
-    accept_untrusted: AcceptUntrusted = False,
+    accept_untrusted: AcceptUntrusted = False, overlap: Overlap = False,
 ) -> None:  # fmt: skip
     """PPO: a critic, the KL to the reference inside the reward and steered to a target, any reward function.
 
@@ -76,7 +77,7 @@ def train_ppo(
     flags = {
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward,
         "steps": steps, "samples": samples, "learning_rate": learning_rate, "target_kl": target_kl, "seed": seed,
-        "rollout_url": rollout_url, "memory_gb": memory_gb,
+        "rollout_url": rollout_url, "memory_gb": memory_gb, "overlap": overlap or None,
         "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
     _train("PPO", flags, with_, config, set_, live=live, replace=replace, number=round_)
@@ -89,7 +90,7 @@ def train_grpo(
     loss: Annotated[str | None, typer.Option(help="How tokens are averaged: dapo, grpo, dr_grpo, bnpo (default: dapo).")] = None,
     beta: Annotated[float | None, typer.Option(help="Weight of the KL to the reference; 0: none (default: 0.02).")] = None,
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
-    accept_untrusted: AcceptUntrusted = False,
+    accept_untrusted: AcceptUntrusted = False, overlap: Overlap = False,
 ) -> None:  # fmt: skip
     """GRPO: several answers to each question, each compared with the others; no critic.
 
@@ -98,7 +99,7 @@ def train_grpo(
     flags = {
         "name": name, "model": model, "adapter": adapter, "prompts": prompts, "held_out": held_out, "reward": reward,
         "steps": steps, "samples": samples, "learning_rate": learning_rate, "loss": loss, "beta": beta, "seed": seed,
-        "rollout_url": rollout_url, "memory_gb": memory_gb,
+        "rollout_url": rollout_url, "memory_gb": memory_gb, "overlap": overlap or None,
         "accept_untrusted": accept_untrusted or None,
     }  # fmt: skip
     _train("GRPO", flags, with_, config, set_, live=live, replace=replace, number=round_)

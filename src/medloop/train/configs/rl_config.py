@@ -57,7 +57,9 @@ class RLConfig(RunConfig):
     rollout_url: str | None = Field(
         None, pattern="^https?://", description="Address of a vLLM server that samples, with the same base; empty: sample here."
     )
-    rollout_cap: float = Field(3.0, ge=1, description="Upper bound of the importance weight of samples from a server or a GPU.")
+    rollout_cap: float = Field(3.0, ge=1, description="Upper bound of the importance weight of samples: server, GPU or overlap.")
+        3.0, ge=1, description="Upper bound of the importance weight of samples of a server, a GPU or overlap."
+    )
     lora_r: int = Field(8, ge=1, le=1024, description="Rank of a fresh adapter; an adapter to start from keeps its own.")
     lora_alpha: int = Field(16, ge=1, description="A fresh adapter's output is scaled by lora_alpha / lora_r.")
     accept_untrusted: bool = Field(
@@ -95,6 +97,9 @@ class StepConfig(RLConfig):
 
     steps: int = Field(40, ge=1, description="Batches of experience.")
     prompts_per_step: int = Field(16, ge=1, description="Questions in a batch.")
+    overlap: bool = Field(
+        False, description="Draw the next step's answers while this step's are scored: one step off-policy, corrected."
+    )
 
 
 class PPOConfig(StepConfig):

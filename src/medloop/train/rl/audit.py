@@ -13,7 +13,7 @@ from typing import Any
 from medloop.train.rl.checks import AuditResult
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.samples import checked_answers
-from medloop.train.rl.state import TrainState
+from medloop.train.rl.state import PENDING, TrainState
 
 MAX_UNDONE = 3  # alarms that go back; the next one ends the run
 EARLY = 0.5  # share of a bound from which a batch brings the check forward
@@ -106,6 +106,7 @@ def answer_alarm(state: TrainState, alarms: tuple[str, ...]) -> bool:
         return False
     good = state.saved["good"]
     state.set_weights(good["weights"])
+    state.saved.pop(PENDING, None)  # drawn by a policy that is no more
     state.saved["held_out"].pop(str(state.step), None)
     if action == "undo" and undone < MAX_UNDONE:
         state.optimizer.state.clear()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from medloop.contracts import Sample, Scorer
 from medloop.errors import ConfigError, ResultError
+from medloop.models.rollout.sampler import OnRows, Rollout
 from medloop.train.rl.degraded import count_missing
 from medloop.train.rl.experience import Experience, RLPrompt
 from medloop.train.rl.losses import rollout_drift
@@ -22,10 +23,10 @@ SCORED_AT_ONCE = 16  # answers; all answers to a prompt are always scored togeth
 MAX_DRIFT = 0.25  # nats per token between a server and this policy; bfloat16 against float32 stays below 0.05
 
 
-def prompts_of_step(state: TrainState, count: int) -> list[RLPrompt]:
-    """The `count` prompts of this step: each pass goes through all of them in a new order."""
-    every = state.plan.prompts
-    places = range((state.step - 1) * count, state.step * count)
+def prompts_of_step(state: TrainState, count: int, step: int | None = None) -> list[RLPrompt]:
+    """The `count` prompts of this step, or of another one: each pass goes through all of them in a new order."""
+    every, step = state.plan.prompts, state.step if step is None else step
+    places = range((step - 1) * count, step * count)
     orders: dict[int, list[int]] = {}
     for place in places:
         epoch = place // len(every)
@@ -43,17 +44,41 @@ def collect_rollouts(
 
     A held-out check is a phase of its own: its first half is sampling, its second half scoring.
     """
-    config, scorer = state.plan.config, state.plan.scorer
-    spent_before, checked_before = _teacher_usage(scorer), len(getattr(_teacher(scorer), "agreements", []))
-    repeated = [prompt for prompt in prompts for _ in range(samples)]
-    streams = [f"{stream}:{prompt.id}:{index % samples}" for index, prompt in enumerate(repeated)]
     if not held_out:
         state.reward = None
-    rollouts = state.sampler(
+
+    def report(done: int, total: int) -> None:
+        state.phase(*(("HELD_OUT", done, 2 * total) if held_out else ("GENERATING", done, total)))
+
+    rollouts = draw_rollouts(state, prompts, samples, stream, report)
+    return score_rollouts(state, prompts, samples, stream, rollouts, held_out=held_out)
+
+
+def draw_rollouts(
+    state: TrainState, prompts: Sequence[RLPrompt], samples: int, stream: str, progress: OnRows | None = None
+) -> list[Rollout]:
+    """`samples` answers to each prompt, those to one prompt side by side."""
+    config = state.plan.config
+    repeated, streams = _repeated(prompts, samples, stream)
+    return state.sampler(
         [prompt.token_ids for prompt in repeated], streams, max_new_tokens=config.max_new_tokens,
-        temperature=config.temperature, batch_size=config.rollout_batch_size,
-        progress=lambda done, total: state.phase(*(("HELD_OUT", done, 2 * total) if held_out else ("GENERATING", done, total))),
+        temperature=config.temperature, batch_size=config.rollout_batch_size, progress=progress,
     )  # fmt: skip
+
+
+def _repeated(prompts: Sequence[RLPrompt], samples: int, stream: str) -> tuple[list[RLPrompt], list[str]]:
+    """The prompt of each answer, and the name of its random stream."""
+    repeated = [prompt for prompt in prompts for _ in range(samples)]
+    return repeated, [f"{stream}:{prompt.id}:{index % samples}" for index, prompt in enumerate(repeated)]
+
+
+def score_rollouts(
+    state: TrainState, prompts: Sequence[RLPrompt], samples: int, stream: str, rollouts: list[Rollout], *, held_out: bool = False
+) -> Experience:
+    """The answers with their rewards; what the teacher cost and how many are missing is counted."""
+    config, scorer = state.plan.config, state.plan.scorer
+    spent_before, checked_before = _teacher_usage(scorer), len(getattr(_teacher(scorer), "agreements", []))
+    repeated, streams = _repeated(prompts, samples, stream)
     texts = [prompt.opening + state.policy.text(rollout.tokens) for prompt, rollout in zip(repeated, rollouts, strict=True)]
     experience = Experience(repeated, rollouts, texts, [])
     _score(state, experience, streams, samples, held_out=held_out)
@@ -141,8 +166,10 @@ def _teacher_usage(scorer: Scorer) -> dict[str, float]:
 
 
 def corrects_drift(state: TrainState) -> bool:
-    """Whether answers count by how likely they are here: those of a server, and those of a GPU's sampler in low precision."""
-    return bool(state.plan.config.rollout_url) or state.policy.device.type == "cuda"
+    """Whether answers count by how likely they are here: those of a server, of a GPU's sampler in low precision, and those that
+    were drawn before the last update (`overlap`)."""
+    config = state.plan.config
+    return bool(config.rollout_url) or state.policy.device.type == "cuda" or getattr(config, "overlap", False)
 
 
 def mean_drift(experience: Experience, logprobs: Tensor) -> float:

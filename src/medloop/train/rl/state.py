@@ -29,6 +29,7 @@ from medloop.train.runs.checkpoint import Checkpoint, save_checkpoint
 from medloop.train.runs.progress import OnProgress, Progress, StepReward, ignore_progress
 
 log = logging.getLogger(__name__)
+PENDING = "pending"  # in `saved`: the answers that wait for the next step (overlap.py)
 MICRO_BATCH_SIZE = 64  # answers in an update at once where neither the user nor the memory decided (memory.py)
 
 
