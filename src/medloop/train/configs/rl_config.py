@@ -58,8 +58,6 @@ class RLConfig(RunConfig):
         None, pattern="^https?://", description="Address of a vLLM server that samples, with the same base; empty: sample here."
     )
     rollout_cap: float = Field(3.0, ge=1, description="Upper bound of the importance weight of samples: server, GPU or overlap.")
-        3.0, ge=1, description="Upper bound of the importance weight of samples of a server, a GPU or overlap."
-    )
     lora_r: int = Field(8, ge=1, le=1024, description="Rank of a fresh adapter; an adapter to start from keeps its own.")
     lora_alpha: int = Field(16, ge=1, description="A fresh adapter's output is scaled by lora_alpha / lora_r.")
     accept_untrusted: bool = Field(
