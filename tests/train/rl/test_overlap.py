@@ -1,6 +1,7 @@
 """Overlap: the answers of the next step are drawn while those of this step are scored, and nothing else changes."""
 
 import json
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -136,5 +137,8 @@ def test_a_reward_model_on_the_same_gpu_is_refused() -> None:
 def test_the_flag_is_the_setting(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     flags: dict[str, Any] = {}
     monkeypatch.setattr(rl_commands, "_train", lambda _, given, *rest, **more: flags.update(given))
-    assert main(["train", method, "--overlap"]) == 0 and flags["overlap"] is True
-    assert main(["train", method]) == 0 and flags["overlap"] is None
+    for words, value in ((["--overlap"], True), ([], None)):
+        monkeypatch.setattr(sys, "argv", ["medloop", "train", method, *words])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert not caught.value.code and flags["overlap"] is value
