@@ -143,7 +143,8 @@ def create_app(
         experiments,
     )
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):
-        app.include_router(router)
+        # Each has its prefix already. Included, FastAPI would put every route together anew for each app, at its first request.
+        app.router.routes.extend(router.routes)
 
     @app.get("/healthz")
     def healthz() -> dict[str, bool]:
