@@ -122,10 +122,19 @@ def test_padding_that_is_learnt_from_is_seen(captured: CapturedLoss, monkeypatch
     assert captured(pack_examples(EXAMPLES), 34) is None and captured.failed
 
 
-def test_out_of_memory_refuses_one_size(captured: CapturedLoss, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_out_of_memory_refuses_one_size(
+    captured: CapturedLoss, monkeypatch: pytest.MonkeyPatch, caplog: Any, inside: bool
+) -> None:
+    """Inside of a capture its end fails as well."""
+
     def record(self: CapturedLoss, entry: GraphInputs) -> None:
         if len(entry.rows.tokens) > 600:
-            raise torch.OutOfMemoryError
+            try:
+                raise torch.OutOfMemoryError
+            finally:
+                if inside:
+                    raise RuntimeError("the capture is not valid")
         record_on_cpu(self, entry)
 
     monkeypatch.setattr(CapturedLoss, "_record", record)

@@ -180,16 +180,16 @@ def test_graphs_come_and_go(captured: CapturedLoss, monkeypatch: pytest.MonkeyPa
     assert len(captured.graphs) == 2 and captured.captures > 2 and captured.without == 0
 
 
-def test_out_of_memory_refuses_one_size(captured: CapturedLoss, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = CapturedLoss._record
+@pytest.mark.parametrize("inside", [False, True], ids=["before the capture", "inside of it"])
+def test_out_of_memory_refuses_one_size(captured: CapturedLoss, monkeypatch: pytest.MonkeyPatch, inside: bool) -> None:
+    add_gradients = CapturedLoss.add_gradients
 
-    def limited(self: CapturedLoss, entry: Any) -> None:
-        if len(entry.rows.tokens) > 600:
-            with torch.cuda.graph(torch.cuda.CUDAGraph(), pool=self.pool):  # runs out inside of a capture
-                torch.empty(2**50, dtype=torch.uint8, device="cuda")
-        record(self, entry)
+    def limited(self: CapturedLoss, entry: Any) -> torch.Tensor:
+        if len(entry.rows.tokens) > 600 and torch.cuda.is_current_stream_capturing() == inside:
+            torch.empty(2**50, dtype=torch.uint8, device="cuda")
+        return add_gradients(self, entry)
 
-    monkeypatch.setattr(CapturedLoss, "_record", limited)
+    monkeypatch.setattr(CapturedLoss, "add_gradients", limited)
     small, large = batch(200, 31, 120), batch(700, 640)
     assert_as_eager(captured, small)
     assert captured(large, 300) is None and not captured.failed

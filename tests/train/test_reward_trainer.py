@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForSequenceClassification, BertConfig
+from transformers import AutoModelForSequenceClassification, BertConfig, LlamaConfig
 
 from medloop.models.fast_forward import open_fast_classifier
 from medloop.models.rollout.decode import UnsupportedModelError
@@ -49,6 +49,26 @@ def test_logits_and_gradients_are_the_library_s(family: str) -> None:
     ours = model.get_base_model().score(forward(packed)[last])
     torch.testing.assert_close(ours, library, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(gradients(model, ours), gradients(model, library), atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_logits_and_gradients_are_the_library_s_to_rounding() -> None:
+    shape = {"hidden_size": 192, "intermediate_size": 400, "num_attention_heads": 6, "num_key_value_heads": 2}
+    model = classifier(LlamaConfig(**shape, num_hidden_layers=3, vocab_size=262))
+    for name, parameter in model.named_parameters():
+        if "lora_" not in name and "score" not in name:
+            parameter.data = parameter.data.to(torch.bfloat16)
+    model = model.cuda()
+    forward, rows = open_fast_classifier(model), [*CHOSEN, *REJECTED]
+    width = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows], device="cuda")
+    packed, last = pack_pairs(rows, torch.device("cuda"))
+    with torch.autocast("cuda", torch.bfloat16):
+        library = model(input_ids=ids, attention_mask=(ids != 0).long()).logits.float()
+        ours = model.get_base_model().score(forward(packed)[last]).float()
+    torch.testing.assert_close(ours, library, atol=0.03 * float(library.detach().abs().max()), rtol=0.05)
+    theirs = gradients(model, library)
+    assert float((gradients(model, ours) - theirs).norm() / theirs.norm()) < 0.1
 
 
 def test_what_a_pair_begins_with_stands_once() -> None:

@@ -150,14 +150,15 @@ class CapturedLoss:
             self._compare(entry, packed, num_items)
             self.graphs[size] = entry
             self.captures += 1
-        except torch.OutOfMemoryError:
-            self.refused.add(size)
-            self._tell(f"there is not enough memory for a graph of {size.tokens:,} tokens")
         except Exception as error:  # whatever a driver or a kernel raises while a graph is captured
-            self.failed = self.told = True
-            self.graphs.clear()
-            self.pool = None
-            log.warning("SFT starts every kernel by itself, up to 6 times slower: no CUDA graph (%s).", error)
+            if _ran_out_of_memory(error):
+                self.refused.add(size)
+                self._tell(f"there is not enough memory for a graph of {size.tokens:,} tokens")
+            else:
+                self.failed = self.told = True
+                self.graphs.clear()
+                self.pool = None
+                log.warning("SFT starts every kernel by itself, up to 6 times slower: no CUDA graph (%s).", error)
         torch._foreach_copy_(self.gradients, before)
         return size in self.graphs
 
@@ -181,6 +182,7 @@ class CapturedLoss:
             for _ in range(2):
                 self.add_gradients(entry)
         torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.empty_cache()  # what these runs held is of no use to a graph, whose memory is in a pool of its own
         self.pool = self.pool or torch.cuda.graph_pool_handle()  # one for all graphs
         entry.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(entry.graph, pool=self.pool):
@@ -254,6 +256,11 @@ def fill(entry: GraphInputs, packed: Any, num_items: Any) -> None:
     entry.weights[:predicted] = 1.0
     entry.weights[predicted:] = 0.0
     entry.weights /= predicted if num_items is None else num_items
+
+
+def _ran_out_of_memory(error: BaseException | None) -> bool:
+    """Also where the end of a capture fails after it, with an error of its own."""
+    return error is not None and (isinstance(error, torch.OutOfMemoryError) or _ran_out_of_memory(error.__context__))
 
 
 def _rows(packed: Any) -> int:
