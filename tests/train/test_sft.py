@@ -101,7 +101,7 @@ def captured_on_a_cpu(self, packed, num_items):
 def test_padded_batches_of_graphs_have_the_same_loss_curve_and_are_named(first_run, settings, monkeypatch):
     monkeypatch.setattr(sft_trainer.ResumableSFT, "_wants_fast", lambda self: True)
     monkeypatch.setattr(sft_trainer.ResumableSFT, "_captured_loss", captured_on_a_cpu)
-    train_sft(config(settings), settings=settings)
+    assert train_sft(config(settings), settings=settings).update_backend == "graph"
     lines = [row for row in rows(settings.home / "models/lora/sft/metrics.jsonl") if row["phase"] == "TRAINING"]
     ways = [row["extra"]["backend"] for row in lines]
     assert ways == ["graph" if number % 10 else "fast" for number in range(len(lines))]  # every tenth step measures the accuracy
@@ -112,7 +112,7 @@ def test_padded_batches_of_graphs_have_the_same_loss_curve_and_are_named(first_r
 def test_batches_beyond_the_rotary_tables_go_to_the_library(first_run, settings, monkeypatch, caplog):
     monkeypatch.setattr(sft_trainer.ResumableSFT, "_wants_fast", lambda self: True)
     monkeypatch.setattr(FastDecoder, "max_positions", 100)
-    train_sft(config(settings), settings=settings)
+    assert train_sft(config(settings), settings=settings).update_backend == "mixed"
     lines = rows(settings.home / "models/lora/sft/metrics.jsonl")
     assert {row["extra"]["backend"] for row in lines if row["phase"] == "TRAINING"} == {"fast", "library"}
     assert losses(settings) == pytest.approx(losses(first_run[0]), rel=1e-3)

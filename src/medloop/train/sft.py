@@ -102,7 +102,7 @@ def run(
         trainer, started = _fit(plan, settings, MetricsCallback(plan.run.metrics, on_progress, should_stop))
         metrics, parent = _summary(plan, trainer), plan.run.identity["inputs"].get("adapter")
         card = training_card(
-            plan.run, "sft", trainer.model, metrics=metrics, started=started, parent=parent, update_backend=trainer.backend
+            plan.run, "sft", trainer.model, metrics=metrics, started=started, parent=parent, update_backend=trainer.update_backend
         )
         publish(plan.run.target, trainer.model, trainer.processing_class, card, plan.run.metrics)
         plan.run.end()

@@ -76,6 +76,13 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
         return "direct" if self.direct else "library"
 
     @property
+    def update_backend(self) -> str:
+        """Of the whole run: graph where any batch was one, mixed where some rows were too long for `fast`."""
+        if self.fast is None:
+            return self.backend
+        return "mixed" if self.warned else "graph" if self.graph_share else "fast"
+
+    @property
     def graph_share(self) -> float | None:
         """Of the batches of this process that were trained by our own forward pass, those by a CUDA graph; None without a GPU."""
         return None if self.captured is None else self.captured.replayed / self.batches
