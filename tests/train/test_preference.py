@@ -286,7 +286,7 @@ def test_rows_beyond_the_rotary_tables_go_to_the_library(clinic, monkeypatch, ca
     monkeypatch.setattr(FastDecoder, "max_positions", 60)
     card = train_preference(config(clinic), settings=clinic)
     assert card.update_backend == "mixed" and "more than 60 tokens" in card.update_note
-    assert caplog.text.count("1.5 to 2.5 times slower") == 1
+    assert caplog.text.count("1.7 to 3 times slower") == 1
 
 
 def test_a_model_that_does_more_behind_its_output_layer_keeps_trl_s_way(clinic, tmp_path: Path, caplog):
@@ -297,7 +297,9 @@ def test_a_model_that_does_more_behind_its_output_layer_keeps_trl_s_way(clinic, 
     model = tiny_model(tmp_path / "m", config=shape)
     trainer = opened(planned(clinic, config(clinic, model=str(model), adapter=None)), clinic)
     assert trainer.direct is False and trainer.backend == "library"
-    assert "1.5 to 2.5 times slower, because the fast one does not fit: its architecture is cohere" in caplog.text
+    assert (
+        "1.7 to 3 times slower (measured on a CPU), because the fast one does not fit: its architecture is cohere" in caplog.text
+    )
     row = trainer.train_dataset[0]
     alone = load(ModelRef(base=str(model)), clinic).model
     assert row["ref_chosen_logps"] == pytest.approx(by_hand(alone, row["prompt_ids"], row["chosen_ids"]), abs=1e-3)
