@@ -4,11 +4,11 @@
     find("我爸嘴角歪了，说话不清楚")            # RulesFound(codebook="sha256:…", rules=(RuleUse(...),))
 
 A rule fits if all its triggers are in the question, as words or as what the lexicon knows under several names in both languages,
-or if the question is much like the one it came from. An example fits a question that is like its own and about the same
-people, danger and medicine: words alone gave a pregnant woman with hay fever the example of a child's dose. `≈topic` stands for everyday words (lay_words.py) and only
+or if the question is much like the one it came from. `≈topic` stands for everyday words (lay_words.py) and only
 adds questions to those that the other words of its trigger are in. A vetted first sentence
 needs more than a rule in the prompt, because it stands in the answer as it is: all triggers or nearly the same question, in the
-language of the question.
+language of the question. An example fits a question that is like its own and about the same people, danger and medicine: by
+words alone, a pregnant woman with hay fever got the example of a child's dose.
 """
 
 from __future__ import annotations

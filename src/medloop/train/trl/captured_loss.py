@@ -253,7 +253,7 @@ def fill(entry: GraphInputs, packed: Any, num_items: Any) -> None:
     starts[filled:-1] = torch.arange(tokens + 1, tokens + spare, dtype=torch.int32, device=starts.device)
     starts[-1] = len(entry.rows.tokens)
     entry.rows.grids.clear()  # of the batch before
-    entry.weights[:predicted] = 1.0
+    entry.weights[:predicted] = 1.0 if packed.weights is None else packed.weights
     entry.weights[predicted:] = 0.0
     entry.weights /= predicted if num_items is None else num_items
 
