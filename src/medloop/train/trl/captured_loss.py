@@ -192,7 +192,8 @@ class CapturedLoss:
         """A graph must give the loss and the gradients of the batch as it is, to the rounding of bfloat16; RuntimeError else."""
         packed = packed.to(self.trained[0].device)
         count = len(packed.targets)
-        weights = torch.full((count,), 1.0, device=self.trained[0].device) / (count if num_items is None else num_items)
+        weights = torch.ones(count, device=self.trained[0].device) if packed.weights is None else packed.weights
+        weights = weights / (count if num_items is None else num_items)
         self.forward.decoder.refresh_values()
         expected = self._loss(packed.rows, packed.predictors, packed.targets, weights)
         gradients = torch.autograd.grad(expected, self.trained)

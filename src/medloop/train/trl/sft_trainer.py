@@ -41,10 +41,9 @@ class PackedExamples:
     weights: Tensor | None = None  # (n,) of each target in the loss; None: all alike
 
     def to(self, device: Any, **_: Any) -> "PackedExamples":
-        parts = (self.predictors, self.targets, self.weights)
-        return PackedExamples(
-            self.rows.to(device), *(part if part is None else part.to(device, non_blocking=True) for part in parts)
-        )
+        predictors, targets = (part.to(device, non_blocking=True) for part in (self.predictors, self.targets))
+        weights = None if self.weights is None else self.weights.to(device, non_blocking=True)
+        return PackedExamples(self.rows.to(device), predictors, targets, weights)
 
 
 def pack_examples(features: list[dict[str, Any]], openings: OpeningWeights | None = None) -> PackedExamples:
