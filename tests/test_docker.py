@@ -139,15 +139,18 @@ def test_the_image_starts_with_a_workspace_of_its_own_and_is_healthy(tmp_path: P
     """The entry point and the health check as they stand, with the environment of the tests in place of the image's."""
     home = tmp_path / "data"
     env = {**os.environ, "MEDLOOP_HOME": str(home), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = ["sh", str(DOCKER / "entrypoint.sh"), "api", "serve", "--port", "0"]
-    for _ in range(2):  # the second start finds the workspace of the first
-        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
-            assert server.stdout is not None
-            port = next(m[1] for line in server.stdout if (m := re.search(r"Serving http://127.0.0.1:(\d+)", line)))
-            check = next(rest for name, rest in instructions(DOCKER / "Dockerfile") if name == "HEALTHCHECK")
-            code = yaml.safe_load(check.partition("CMD ")[2])[2].replace(":8000/", f":{port}/").replace("timeout=4", "timeout=60")
-            subprocess.run([sys.executable, "-c", code], check=True)
-            server.send_signal(signal.SIGTERM)
-            server.stdout.read()
-        assert server.returncode in {0, -signal.SIGTERM}
+    command = ["sh", str(DOCKER / "entrypoint.sh")]
+    with subprocess.Popen(
+        [*command, "api", "serve", "--port", "0"], env=env, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as server:
+        assert server.stdout is not None
+        port = next(m[1] for line in server.stdout if (m := re.search(r"Serving http://127.0.0.1:(\d+)", line)))
+        check = next(rest for name, rest in instructions(DOCKER / "Dockerfile") if name == "HEALTHCHECK")
+        code = yaml.safe_load(check.partition("CMD ")[2])[2].replace(":8000/", f":{port}/").replace("timeout=4", "timeout=60")
+        subprocess.run([sys.executable, "-c", code], check=True)
+        server.send_signal(signal.SIGTERM)
+        server.stdout.read()
+    assert server.returncode in {0, -signal.SIGTERM}
     assert (home / "medloop.yaml").is_file()
+    again = subprocess.run([*command, "users", "list"], env=env, check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert "admin" in again.stdout and "is ready" not in again.stdout  # the second start finds the workspace of the first

@@ -100,7 +100,9 @@ def create_app(
             stack.enter_context(QueueFiller(store, app.state.writer).running())
             assistant = open_assistant(store, app.state.writer, settings, own=backends, on_answer=app.state.live_answers.add)
             app.state.gateway = await stack.enter_async_context(assistant)
-            threading.Thread(target=_warm, args=(own_process, app.state.gateway), daemon=True).start()
+            warming = threading.Thread(target=_warm, args=(own_process, app.state.gateway), daemon=True)
+            warming.start()
+            stack.callback(warming.join)  # native code that still runs in a thread when Python ends aborts the process
             if supervise:
                 stack.enter_context(RowWatch(store).running())
                 stack.enter_context(Supervisor(settings, slots=slots).running())
