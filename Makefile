@@ -32,8 +32,12 @@ demo: setup
 	@$(BIN)/medloop demo demo
 
 # make test ARGS="tests/api -k limits" for a part. What fails beside other tests runs once more alone (tools/suite.py).
-test: lint
-	@OMP_NUM_THREADS=1 $(BIN)/python tools/suite.py $(ARGS)
+# Types are checked beside the tests, on the core that they leave idle; what mypy says comes last.
+test: setup
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@said=$$(mktemp); $(BIN)/mypy > "$$said" 2>&1 & types=$$!; \
+	OMP_NUM_THREADS=1 $(BIN)/python tools/suite.py $(ARGS); tests=$$?; \
+	wait $$types; types=$$?; cat "$$said"; rm "$$said"; exit $$((tests ? tests : types))
 
 # The registry's tests against a real MLflow server, which has an environment of its own: make test-mlflow MLFLOW_PYTHON=/path/bin/python
 test-mlflow: setup

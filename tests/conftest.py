@@ -276,9 +276,37 @@ def workspace(tmp_path: Path) -> Path:
     return home.home
 
 
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with a key and an empty store on SQLite, made once and copied."""
+    return closed_copy_of(prepared(tmp_path_factory.mktemp("store") / "clinic", ""))
+
+
+@pytest.fixture(scope="session")
+def new_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace as `medloop init` leaves it, made once and copied."""
+    from medloop.loop.workspace import init_workspace
+    from medloop.settings import Settings
+
+    home = tmp_path_factory.mktemp("new") / "clinic"
+    init_workspace(home)
+    return closed_copy_of(Settings(home=home))
+
+
+def closed_copy_of(settings: Any) -> Path:
+    from medloop.store.db import open_store
+
+    with open_store(settings) as store:
+        store.checkpoint()
+    return Path(settings.home)
+
+
 @pytest.fixture
-def sqlite_settings(workspace: Path) -> Any:
-    return prepared(workspace, "")
+def sqlite_settings(workspace: Path, empty_store: Path) -> Any:
+    from medloop.settings import Settings
+
+    shutil.copytree(empty_store, workspace, dirs_exist_ok=True)
+    return Settings(home=workspace, database={"url": ""})
 
 
 @pytest.fixture

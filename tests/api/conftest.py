@@ -1,12 +1,12 @@
 """An app over a workspace with a small model, and a client that has the key."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
-from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import open_store
 from medloop.store.records import users
@@ -14,8 +14,8 @@ from medloop.web.app import create_app
 
 
 @pytest.fixture
-def settings(workspace: Path) -> Settings:
-    init_workspace(workspace)
+def settings(workspace: Path, new_workspace: Path) -> Settings:
+    shutil.copytree(new_workspace, workspace, dirs_exist_ok=True)
     (workspace / "data/rl/training_prompts.jsonl").write_text(json.dumps({"id": "q", "question": "Pain?"}) + "\n")
     return Settings(home=workspace, device="cpu", threads=1, offline=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from deploy_world import add_versions
 
 from medloop.deploy.canary import load_canaries
 from medloop.loop.deploy import open_fleet
-from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 from medloop.testing.served_double import ServerDouble
@@ -24,9 +24,9 @@ def doubles() -> Iterator[list[ServerDouble]]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, doubles: list[ServerDouble]) -> Settings:
+def settings(tmp_path: Path, doubles: list[ServerDouble], new_workspace: Path) -> Settings:
     home = tmp_path / "clinic"
-    init_workspace(home)
+    shutil.copytree(new_workspace, home)
     canaries = [canary.model_dump() for canary in load_canaries()[:4]]  # zh and en, with and without an emergency: enough here
     (home / "canaries.yaml").write_text(yaml.safe_dump(canaries), encoding="utf-8")
     deploy = {

@@ -1,20 +1,19 @@
 """A workspace whose splits a test can fill, as `medloop data prepare` leaves them."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from medloop.contracts import Record
-from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    init_workspace(tmp_path / "clinic")
-    return tmp_path / "clinic"
+def workspace(tmp_path: Path, new_workspace: Path) -> Path:
+    return Path(shutil.copytree(new_workspace, tmp_path / "clinic"))
 
 
 @pytest.fixture

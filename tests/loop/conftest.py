@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    init_workspace(tmp_path / "ws")
+def workspace(tmp_path: Path, new_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(new_workspace, tmp_path / "ws")
     monkeypatch.chdir(tmp_path / "ws")
     return tmp_path / "ws"
 
