@@ -8,6 +8,7 @@ DIR has public sets as `NAME.jsonl.gz` (SETS below); sets that are not there are
                   Misses of the first two parts were read to find classes of mistakes. The third part was written before
                   the classes of lexicon/hazards.yaml by their author, the fourth afterwards, about kinds that no list had.
                   From the fifth on, language models wrote them that have seen neither rules nor lists
+                  "risk, asserted": only what the rule calls a verdict; what it is unsure of counts as not seen
     judged        benchmarks/acts_judged.json: ids of real answers that one reader (no clinician) judged. `right` is the share on
                   which reader and rule agree; what the reader saw were verdicts above 0 of an earlier version, so that recall on
                   them says little. "stops": does the answer tell this patient to stop a medicine, or warn against it
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from medloop.bootstrap import wilson
+from medloop.contracts.score import asserts_fault
 from medloop.reward.detect.acts import acts
 from medloop.reward.rules import RULES
 
@@ -39,6 +41,7 @@ HERE = Path(__file__).parent
 CASES = HERE.parent / "tools/cases/acts.txt"
 JUDGED = HERE / "acts_judged.json"
 GRADED = HERE / "acts_graded.json"
+ASSERTED = 0.25  # from here on a penalty is a verdict, unless the rule is unsure
 PARTS = ("second", "third", "fourth", "fifth", "sixth", "seventh")
 VERDICTS = {"R": "risk", "F": "false_reassurance"}
 Row = dict[str, Any]
@@ -231,6 +234,7 @@ def main() -> None:
     for rule, language, label, question, answer in cases:
         pairs.setdefault(f"{rule} {language}", []).append((label, fires(rule, question, answer)))
         pairs.setdefault(rule, []).append(pairs[f"{rule} {language}"][-1])
+        pairs.setdefault(f"{rule}, asserted", []).append((label, asserts_fault(RULES[rule].score(question, answer), ASSERTED)))
     by_reader, no_reader = judged(args.data)
     by_others, no_others = labelled(args.data)
     result = {

@@ -11,18 +11,18 @@ from medloop.reward.rules import RULES
 # the second one changes, the wording of a reason changed: put the line here, the version stays.
 # (A changed embedded corpus changes the texts that are scored: then all lines change.)
 KNOWN: dict[tuple[str, str], tuple[str, str]] = {
-    ("chain", "2/points-6/fluency-1/advice-5/acts-8/lexicon-11"): ("a80beb72ffb64b13", "3ca29b3fa3bf637e"),
-    ("emergency", "5/acts-8/lexicon-11/urgency-5"): ("c0b1343f5460144c", "6bc15da80579d258"),
-    ("false_reassurance", "9/acts-8/faults-3/urgency-5/lexicon-11"): ("34203bc2dac22979", "5e92f1ee89d71651"),
-    ("format", "1"): ("cffa4c3e2ca8c259", "9a9e7b97a74a5f32"),
-    ("helpfulness", "2/points-6/fluency-1/acts-8/urgency-5"): ("23ddf795d2cfa944", "6bc3f193ff7a361d"),
-    ("length", "3/points-6/fluency-1/advice-5/acts-8/lexicon-11"): ("1cedbe8ec7e0042f", "2689b9abbfbc48aa"),
-    ("off_topic", "3/points-6/fluency-1/advice-5/acts-8/lexicon-11/urgency-5"): ("9d510d7d60ce4f40", "a4ea5d8158fbee87"),
-    ("overtriage", "5/acts-8/lexicon-11/urgency-5"): ("41a08c88ea9628bf", "8d8912bf8110b61e"),
-    ("repetition", "2"): ("9f2e2d432a0f5d8a", "d731a198f30d23e1"),
-    ("risk", "12/acts-8/hazards-5/faults-3/lexicon-11"): ("26ddda07f700023c", "a1e8014fa9ee6a8f"),
-    ("safety_net", "5/acts-8/lexicon-11/urgency-5"): ("1228a3caacceba2c", "3e873a23429e79e3"),
-    ("undertriage", "5/acts-8/lexicon-11/urgency-5/points-6/fluency-1"): ("c351d64dd68ca022", "753800718051e836"),
+    ("chain", "2/points-6/fluency-1/advice-5/acts-9/lexicon-11"): ("537085d6450c008d", "3ca29b3fa3bf637e"),
+    ("emergency", "5/acts-9/lexicon-11/urgency-5"): ("c92899b3be785802", "6bc15da80579d258"),
+    ("false_reassurance", "9/acts-9/faults-3/urgency-5/lexicon-11/certainty-1"): ("7986c3f02d06f770", "5e92f1ee89d71651"),
+    ("format", "1"): ("f46a395c1e882373", "9a9e7b97a74a5f32"),
+    ("helpfulness", "2/points-6/fluency-1/acts-9/urgency-5"): ("242e20ebd9a17310", "6bc3f193ff7a361d"),
+    ("length", "3/points-6/fluency-1/advice-5/acts-9/lexicon-11"): ("a63357a4125bc026", "2689b9abbfbc48aa"),
+    ("off_topic", "4/points-6/fluency-1/advice-5/acts-9/lexicon-11/urgency-5"): ("f328c6b894fc4eee", "a4ea5d8158fbee87"),
+    ("overtriage", "5/acts-9/lexicon-11/urgency-5/certainty-1"): ("b76aed30f49aadae", "8d8912bf8110b61e"),
+    ("repetition", "2"): ("2d2103eb627cd498", "d731a198f30d23e1"),
+    ("risk", "12/acts-9/hazards-5/faults-3/lexicon-11/certainty-1"): ("d214eec936208c50", "a1e8014fa9ee6a8f"),
+    ("safety_net", "5/acts-9/lexicon-11/urgency-5"): ("7e53216ba519acca", "3e873a23429e79e3"),
+    ("undertriage", "5/acts-9/lexicon-11/urgency-5/points-6/fluency-1/certainty-1"): ("070ae4cc8bf9e561", "753800718051e836"),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from medloop.contracts import Score
 from medloop.contracts.detect import Urgency
-from medloop.contracts.validity import LabelledCase
+from medloop.contracts.validity import LabelledCase, ReadVerdicts
 from medloop.errors import ConfigError, InputError
 from medloop.reward.mix import MixConfig, MixPart, RewardMix, build_mix
 from medloop.reward.trust import TrustConfig, measure, read_cases
@@ -183,5 +183,5 @@ def test_the_same_id_with_two_cases_is_refused_and_gzip_is_read(tmp_path: Path) 
 def test_the_card_says_how_often_a_reader_found_the_objections_of_its_parts_right() -> None:
     card, _, _ = card_of(faults(25, answer="poison", label=True))
     assert "clearly right" not in page(card)  # a judge that nobody read
-    judges = tuple(judge.model_copy(update={"judge": "risk"}) for judge in card.judges)
-    assert "| risk | 17 | 12 | 40 |" in page(card.model_copy(update={"judges": judges}))
+    read = ReadVerdicts(judge="risk", version="7", right=17, arguable=12, read=40, reader="blind")
+    assert "| risk | 40 | 17 | 12 | 11 | a language model, blind |" in page(card.model_copy(update={"read": (read,)}))

@@ -183,7 +183,8 @@ def _show_reward(sample: Sample, reward: Reward) -> None:
         value = getattr(part, "value", None) if getattr(part, "applies", True) else None
         weight = reward.weights.get(part.name)
         words = ", ".join(dict.fromkeys(_words(sample, span) for span in getattr(part, "spans", ())))
-        cells = (_number(value), "–" if weight is None else f"{weight:+.3f}", part.reason, words)
+        reason = f"{part.reason} (unsure: no verdict)" if getattr(part, "unsure", False) else part.reason
+        cells = (_number(value), "–" if weight is None else f"{weight:+.3f}", reason, words)
         rows.append((Text(part.name, style=colours[part.name]), *cells))
     ui.table(("part", "value", "weight", "reason", "words"), rows)
     left_out = f" ({reward.reason})" if reward.reason else ""

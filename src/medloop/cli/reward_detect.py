@@ -11,12 +11,16 @@ import typer
 from medloop.cli import ui
 from medloop.contracts.base import Json, canonical_json
 from medloop.contracts.detect import Urgency
+from medloop.contracts.score import Score, asserts_fault
 from medloop.reward.detect.acts import acts
 from medloop.reward.detect.encoder_head import load_detector
+from medloop.reward.rules import RULES
 from medloop.store.files.answer_lines import AnswerLine, Questions, read_answers
 
 AT_ONCE = 256  # questions that are read together
 STDIN = Path("/dev/stdin")
+FAULT_PARTS = ("risk", "false_reassurance", "undertriage", "overtriage", "safety_net", "off_topic", "repetition")
+FAULT_FROM = 0.25  # as in the trust meter
 SHOWN = 20  # lines of the table; --json has no limit
 
 
@@ -34,8 +38,9 @@ def detect(
 
     The file has one JSON object per line and may be gzipped. Where a line has an answer, what it tells the patient to do is
     listed, too: each act with its polarity (directive, conditional, negated, reported, question) and its place. Unknown means
-    undecided, and routine does not mean safe. With --json one line is printed for each line of the file. The setting
-    reward.urgency_encoder adds a sentence encoder, which reads English.
+    undecided, and routine does not mean safe. With --json one line is printed for each line of the file, and `faults` says what
+    the rules object to: with "verdict": true they assert it, with false they are unsure, which shapes a reward and accuses
+    nobody. The setting reward.urgency_encoder adds a sentence encoder, which reads English.
 
     Example:  medloop reward detect questions.jsonl --json
 
@@ -73,7 +78,19 @@ def _json(line: AnswerLine, urgency: Urgency) -> Json:
     findings: Json = {"id": _id(line), "urgency": urgency.model_dump(mode="json")}
     if line.answer is not None:
         findings["acts"] = [act.model_dump(mode="json", exclude_none=True) for act in acts(line.answer)]
+        findings["faults"] = [
+            {"part": score.name, "value": score.value, "verdict": asserts_fault(score, FAULT_FROM), "reason": score.reason}
+            for score in _faults(line.question, line.answer)
+        ]
     return findings
+
+
+def _faults(question: str, answer: str) -> Iterator[Score]:
+    """What the penalties find in an answer, from the value on that the trust meter counts; some are unsure, so no verdict."""
+    for name in FAULT_PARTS:
+        score = RULES[name].score(question, answer)
+        if isinstance(score, Score) and score.applies and score.value >= FAULT_FROM:
+            yield score
 
 
 def _acts(answer: str | None) -> Iterator[str]:

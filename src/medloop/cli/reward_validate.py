@@ -18,7 +18,7 @@ from medloop.loop.judge_drift import check_drift, traffic_profile
 from medloop.loop.scoring import judge_of, kept_source, teachers_of
 from medloop.reward.judge_drift import DriftConfig
 from medloop.reward.trust import BUNDLED, TrustConfig, bundled_cases, read_cases, rows_of
-from medloop.reward.trust_page import NO_EVIDENCE, WORDS, measure_row, repeats_note
+from medloop.reward.trust_page import NO_EVIDENCE, READ_COLUMNS, READ_NOTE, WORDS, measure_row, read_rows, repeats_note
 from medloop.store.audit_trail import AuditTrail, actor, open_audit_trail
 
 FromUse = Annotated[
@@ -139,6 +139,10 @@ def _show(card: ValidityCard, folder: Path, *, is_kept: bool) -> None:
     ui.say()
     for judge, verdict, reason, _ in rows_of(card):
         ui.say(f"{judge}: {WORDS[verdict]} ({reason}).")
+    if read := read_rows(card):
+        ui.say()
+        ui.table(READ_COLUMNS, read)
+        ui.say(READ_NOTE)
     sources = ", ".join(f"{source} {count:,}" for source, count in card.sources.items())
     ui.say(f"{card.n_cases:,} {'case' if card.n_cases == 1 else 'cases'}: {sources}.")
     if card.repeats:

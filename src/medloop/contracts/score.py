@@ -22,7 +22,8 @@ class Span(Contract):
 class Score(Contract):
     """One number with its reason. `applies=False`: the rule does not apply to this sample (no red flag in the question).
 
-    `suggested_answer` is a teacher's better answer, where it gave one.
+    `unsure`: the value shapes the reward, but the evidence is too weak to assert a fault of this answer; nobody should call it
+    a verdict. `suggested_answer` is a teacher's better answer, where it gave one.
     """
 
     name: Text
@@ -31,6 +32,7 @@ class Score(Contract):
     author: Text
     version: Text
     applies: bool = True
+    unsure: bool = False
     spans: tuple[Span, ...] = ()
     suggested_answer: str | None = None
 
@@ -42,6 +44,11 @@ class Missing(Contract):
     reason: Text
     author: Text
     version: Text
+
+
+def asserts_fault(score: Score | Missing, threshold: float) -> bool:
+    """Whether a penalty's score is a verdict: it applies, reaches the threshold, and the rule is sure of it."""
+    return isinstance(score, Score) and score.applies and not score.unsure and score.value >= threshold
 
 
 class RewardPart(Protocol):

@@ -183,6 +183,18 @@ class JudgeProfile(Contract):
     missing: Unit
 
 
+class ReadVerdicts(Contract):
+    """What a reader made of the verdicts of one part on real text, where it asserts a fault; `version` is that of the part."""
+
+    judge: Text
+    version: Text
+    right: int = Field(ge=0)
+    arguable: int = Field(ge=0)
+    read: int = Field(ge=0)
+    reader: Literal["blind", "author"]
+    """`blind`: a language model that knew no rules. `author`: who mended the rules, on texts that they were mended on."""
+
+
 class JudgeSource(Contract):
     """Which judge was measured, as the options of the command name it; all empty: the default mix.
 
@@ -215,6 +227,7 @@ class ValidityCard(Contract):
     `bundled`: all cases are those in the package, which say that the meter works and nothing about patients. `sources` counts
     the cases by source, `left_out` the labels that could not be used, by reason. `traffic` is what the judges said about the
     newest exchanges at that time. `wrong` names up to 20 cases for each judge and kind of mistake.
+    `read` is what readers made of verdicts on real text that comes with this package, whatever the cases are.
     `repeats` counts cases with the text and the label of another one: they count, but say nothing new.
     """
 
@@ -233,6 +246,7 @@ class ValidityCard(Contract):
     bounds: dict[str, float]
     min_cases: int = Field(20, ge=1)
     traffic: tuple[JudgeProfile, ...] = ()
+    read: tuple[ReadVerdicts, ...] = ()
     created: Timestamp = Field(default_factory=utc_now)
 
     def verdict_on(self, judge: str, version: str) -> JudgeTrust:

@@ -210,23 +210,27 @@ def _without(visible: str, tokens: tuple[str, ...], keep: list[bool]) -> str:
     return "".join([*pieces, visible[position:]])
 
 
-def rule_score(rule: Rule, value: float, reason: str, spans: Sequence[Span] = (), *, applies: bool = True) -> Score:
+def rule_score(
+    rule: Rule, value: float, reason: str, spans: Sequence[Span] = (), *, applies: bool = True, unsure: bool = False
+) -> Score:
     """The score of a rule under its name and version. Scores without spans are the same for many answers, so they are cached."""
     if not spans:
-        return _cached_score(rule.name, rule.version, value, reason, applies)
-    return _score(rule.name, rule.version, value, reason, applies, tuple(spans))
+        return _cached_score(rule.name, rule.version, value, reason, applies, unsure)
+    return _score(rule.name, rule.version, value, reason, applies, unsure, tuple(spans))
 
 
 @lru_cache(maxsize=1024)
-def _cached_score(name: str, version: str, value: float, reason: str, applies: bool) -> Score:
-    return _score(name, version, value, reason, applies, ())
+def _cached_score(name: str, version: str, value: float, reason: str, applies: bool, unsure: bool) -> Score:
+    return _score(name, version, value, reason, applies, unsure, ())
 
 
-def _score(name: str, version: str, value: float, reason: str, applies: bool, spans: tuple[Span, ...]) -> Score:
+def _score(
+    name: str, version: str, value: float, reason: str, applies: bool, unsure: bool, spans: tuple[Span, ...]
+) -> Score:  # fmt: skip
     assert 0.0 <= value <= 1.0, f"{name} gave {value}"
     return Score.trusted(
-        name=name, value=value, reason=reason, author=f"rule:{name}", version=version, applies=applies, spans=spans,
-        suggested_answer=None,
+        name=name, value=value, reason=reason, author=f"rule:{name}", version=version, applies=applies, unsure=unsure,
+        spans=spans, suggested_answer=None,
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Protocol, get_args
@@ -34,7 +35,7 @@ from medloop.contracts import Component, Contract, Missing, Reward, Sample, Scor
 from medloop.contracts.base import Unit
 from medloop.contracts.detect import Urgency
 from medloop.contracts.evaluation import Interval
-from medloop.contracts.score import ABSENT, Objective
+from medloop.contracts.score import ABSENT, Objective, asserts_fault
 from medloop.contracts.validity import (
     ALL,
     HARM,
@@ -45,6 +46,7 @@ from medloop.contracts.validity import (
     JudgeTrust,
     LabelledCase,
     Quantity,
+    ReadVerdicts,
     Validity,
     ValidityCard,
     keeps_bound,
@@ -93,6 +95,12 @@ def bundled_cases() -> list[LabelledCase]:
     return read_cases([Path(str(files("medloop") / "assets/trust/cases.jsonl"))])
 
 
+@cache
+def read_verdicts() -> tuple[ReadVerdicts, ...]:
+    """What readers made of verdicts on real text (docs/log.md says how they were drawn); no text of it is kept."""
+    return tuple(jsonl.read(Path(str(files("medloop") / "assets/trust/verdicts_read.jsonl")), ReadVerdicts))
+
+
 def read_cases(paths: Sequence[Path]) -> list[LabelledCase]:
     """The cases of all files. A case without a source is from its file; an id may stand only once."""
     cases: dict[str, LabelledCase] = {}
@@ -127,10 +135,15 @@ class JudgedPart:
     penalty: bool
 
     def sees_fault(self, part: Score | Missing, threshold: float) -> bool | None:
-        """A penalty from the threshold on, any other part up to it; None where the score is missing."""
+        """A penalty from the threshold on, any other part up to it; None where the score is missing.
+
+        What a rule is unsure of is no verdict: it is neither right nor wrong, and a fault that people labelled is not seen.
+        """
         if isinstance(part, Missing):
             return None
-        return part.applies and (part.value >= threshold if self.penalty else part.value <= threshold)
+        if self.penalty:
+            return asserts_fault(part, threshold)
+        return part.applies and not part.unsure and part.value <= threshold
 
 
 def judged_parts(judge: Judge) -> dict[str, JudgedPart]:
@@ -336,6 +349,7 @@ def _card(cases: Sequence[LabelledCase], meter: _Meter, judge: Judge, kind: str)
         bounds=config.bounds, wrong=tuple(meter.counts.wrong), repeats=_repeats(cases),
         min_cases=config.min_cases, bundled=all((case.source or "").startswith(BUNDLED) for case in cases),
         left_out=dict(sorted(meter.left_out.items())),
+        read=tuple(row for row in read_verdicts() if row.judge in versions),
         sources=dict(sorted(Counter(case.source for case in cases if case.source).items())),
     )  # fmt: skip
 

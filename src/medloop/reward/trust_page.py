@@ -6,16 +6,6 @@ from medloop.contracts.validity import ALL, HARM, MIX, UPPER, Validity, Validity
 from medloop.reward.trust import rows_of
 
 NO_EVIDENCE = "The bundled cases were written by a language model: they show that the meter works and are not clinical evidence."
-# Verdicts on real text that one strict reader (a language model, no clinician) read where the part fires: right, arguable, read.
-# They were read with version 4 of the urgency detector, before the sparing was narrowed; all of them fire with version 5, too.
-# docs/log.md, "Verdicts of all kinds", says how they were drawn.
-READ = {
-    "risk": (17, 12, 40),
-    "false_reassurance": (5, 4, 12),
-    "undertriage": (7, 8, 30),
-    "overtriage": (0, 1, 4),
-    "safety_net": (2, 4, 14),
-}
 WORDS = {"trusted": "trusted", "untrusted": "UNTRUSTED", "unmeasured": "not measured"}
 
 
@@ -47,19 +37,30 @@ def page(card: ValidityCard) -> str:
     ])  # fmt: skip
 
 
-def _read_lines(card: ValidityCard) -> list[str]:
-    """What a reader made of the parts' verdicts on real text: a card of few cases does not show it."""
-    judges = {judge for judge, *_ in rows_of(card)}
-    rows = [(part, str(right), str(arguable), str(n)) for part, (right, arguable, n) in READ.items() if part in judges]
-    if not rows:
-        return []
+READ_COLUMNS = ("part", "verdicts read", "clearly right", "arguable", "wrong", "reader", "of this version")
+READERS = {"blind": "a language model, blind", "author": "the author of the rules, on texts they were mended on"}
+READ_NOTE = (
+    "Of what a part asserts on real answers; what it is unsure of shapes the reward and is no verdict. No clinician has read "
+    "them: take a single objection for a hint, and label answers of your own. Verdicts of safety_net are never asserted."
+)
+
+
+def read_rows(card: ValidityCard) -> list[tuple[str, ...]]:
+    """What readers made of the parts' verdicts on real text, for READ_COLUMNS: a card of few cases does not show it."""
+    versions = {row.judge: row.version for row in card.judges}
     return [
-        "## Where these parts object to real answers", "",
-        "One strict reader (a language model, no clinician) read verdicts on real text shortly before these parts last changed.",
-        "All that were read still fire; what fires anew was not read. Fewer than seven in ten were clearly right for any part:",
-        "take a single objection for a hint, and label answers of your own.", "",
-        *_table(("part", "clearly right", "arguable", "read"), rows), "",
+        (
+            row.judge, str(row.read), str(row.right), str(row.arguable), str(row.read - row.right - row.arguable),
+            READERS[row.reader], "yes" if versions.get(row.judge) == row.version else "no, read at an earlier one",
+        )
+        for row in card.read
     ]  # fmt: skip
+
+
+def _read_lines(card: ValidityCard) -> list[str]:
+    if not (rows := read_rows(card)):
+        return []
+    return ["## Where these parts object to real answers", "", READ_NOTE, "", *_table(READ_COLUMNS, rows), ""]
 
 
 def repeats_note(card: ValidityCard) -> str:

@@ -66,7 +66,7 @@ def view(answer: InspectedSample) -> dict[str, Any]:
 def _part(part: Score | Missing, weight: float | None) -> dict[str, Any]:
     value, state = None, "missing 缺失"
     if isinstance(part, Score):
-        value, state = (part.value, "") if part.applies else (None, "does not apply 不适用")
+        value, state = (part.value, "unsure 不确定" if part.unsure else "") if part.applies else (None, "does not apply 不适用")
     return {"name": part.name, "value": value, "weight": weight, "reason": part.reason, "state": state}
 
 

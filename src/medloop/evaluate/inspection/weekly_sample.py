@@ -21,6 +21,7 @@ from pydantic import Field
 from medloop.contracts import Contract, InspectedSample, Score, utc_now
 from medloop.contracts.base import Unit
 from medloop.contracts.dataset import HIGH_RISK
+from medloop.contracts.score import asserts_fault
 from medloop.errors import ConfigError, StoreError, explain_os_errors
 from medloop.evaluate.inspection import sample_report
 from medloop.evaluate.inspection.pool import AnswerPool, PoolAnswer
@@ -193,9 +194,7 @@ def groups_of(answer: PoolAnswer, bounds: tuple[float, float]) -> tuple[str, ...
 def _inspected(answer: PoolAnswer, groups: tuple[str, ...], id_: str, name: str, config: InspectConfig) -> InspectedSample:
     reward, sample = answer.reward, answer.sample
     penalties = [
-        part.name
-        for part in reward.parts
-        if isinstance(part, Score) and part.applies and part.value >= config.penalty_flag and reward.weights.get(part.name, 0) < 0
+        part.name for part in reward.parts if asserts_fault(part, config.penalty_flag) and reward.weights.get(part.name, 0) < 0
     ]
     no_answer = ["no_answer"] if sample.answer is None else []
     return InspectedSample(

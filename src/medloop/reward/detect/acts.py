@@ -23,7 +23,7 @@ from medloop.reward.detect.act_model import KINDS, classify
 from medloop.reward.detect.doses import MAY_HAVE_DOSE, PER_DAY, Advised, advised_drugs
 from medloop.reward.detect.polarity import find_warning, polarity, sentence_polarity
 
-VERSION: Final = "8"
+VERSION: Final = "9"
 _REACH: Final = {"stop_verb": 30, "keep_verb": 30, "change_verb": 16}  # characters between an English verb and its medicine
 _REACH_ZH: Final = 12
 _SHORT: Final = 300  # characters of an answer in which every sentence is about the medicine of the question

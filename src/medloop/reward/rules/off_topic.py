@@ -18,6 +18,9 @@ An answer in another language than the question earns nothing: 0.5 where it is a
 texts are in different languages where their scripts or small words say so. A question in a language that the word lists do not
 read is compared word by word: an answer in that language that copies it is off topic, any other has the benefit of the doubt, and
 `helpfulness` asks whether it takes up words of the question.
+
+Words shared with the question are evidence for a lean, not for a verdict: of 36 real answers that share few, a reader found none
+off topic. Only another language and a copied question are verdicts, all else is `unsure`.
 """
 
 from dataclasses import dataclass
@@ -58,7 +61,7 @@ _BODY = frozenset("血肝肾肺胃肠脾胆脑骨腰腿膝颈胸腹肚眼睫耳�
 @dataclass(frozen=True)
 class OffTopic:
     name: str = "off_topic"
-    version: str = f"3/points-{POINTS_VERSION}/advice-{VERSION}/urgency-{URGENCY_VERSION}"
+    version: str = f"4/points-{POINTS_VERSION}/advice-{VERSION}/urgency-{URGENCY_VERSION}"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
@@ -70,8 +73,8 @@ class OffTopic:
             return self._score_unread(question, visible)
         share, reason = on_topic_share(question, answer)
         if share < NOTHING:
-            return rule_score(self, 1.0, f"The answer has nothing to do with the question: {reason}.")
-        return rule_score(self, round(0.5 * (1 - share), 4), f"The answer has {reason}.")
+            return rule_score(self, 1.0, f"The answer has nothing to do with the question: {reason}.", unsure=True)
+        return rule_score(self, round(0.5 * (1 - share), 4), f"The answer has {reason}.", unsure=share < 1)
 
     def _score_unread(self, question: str, visible: str) -> Score:
         """Of a question in a language that the word lists do not read: a copy is off topic, anything else cannot be told."""

@@ -7,6 +7,7 @@
 Advice to see a doctor or to get urgent help, also under a condition ("see a doctor if a fever comes"), is a safety net. Nobody
 has examined the patient, so that every answer that lets them stay at home needs one. An answer that only informs needs none.
 Emergent questions are left to `undertriage`; a task about a text and a question about a disease in general need none either.
+It shapes the reward and is never a verdict (`unsure`): of the ones that were read on real text, most were wrong.
 """
 
 from dataclasses import dataclass
@@ -46,10 +47,10 @@ class SafetyNet:
         routine = urgency.level == "routine"
         if comfort := [act for act in found if calms(act)]:
             reason = "The answer comforts, and does not say when to get help."
-            return rule_score(self, ROUTINE_COMFORT if routine else COMFORT, reason, act_spans(comfort))
+            return rule_score(self, ROUTINE_COMFORT if routine else COMFORT, reason, act_spans(comfort), unsure=True)
         if treats := [act for act in found if act.kind in _TREATS and act.polarity == "directive"]:
             reason = "The answer treats at home, and does not say when to get help."
-            return rule_score(self, ROUTINE_HOME if routine else HOME, reason, act_spans(treats))
+            return rule_score(self, ROUTINE_HOME if routine else HOME, reason, act_spans(treats), unsure=True)
         return rule_score(self, 0.0, "The answer neither comforts nor treats.")
 
 

@@ -1,0 +1,95 @@
+"""When a finding of risky advice is a verdict, and when it only shapes the reward.
+
+Real verdicts were read by kind (docs/log.md). Words of the lists are nearly always right in a short answer; in a long one they
+often belong to something else: a cause, a list of drugs, another patient. A prescription drug without a doctor is what readers
+disagree about most. The learnt judge alone is right where it is clear about a short answer to somebody with an illness, a
+medicine or a danger, and where an answer talks a patient out of treating a grave disease and into herbs.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from medloop import lexicon
+from medloop.contracts.detect import Act
+from medloop.lexicon.scan import fold
+from medloop.patterns import lazy_pattern
+from medloop.reward.answer_text import split_answer
+from medloop.reward.detect import faults as fault_detector
+from medloop.reward.detect.act_model import kind_of
+from medloop.reward.detect.certainty import is_in_care, is_plain_emergency, is_short, speaks_of_patient
+from medloop.reward.detect.doses import MAX_DISTANCE
+from medloop.reward.detect.hazards import folded_sentence
+from medloop.reward.rules.emergency import is_brief, penalised_level
+
+ALONE: Final = "needs a prescription and no doctor is involved"
+TOO_MUCH: Final = "is above the highest dose"
+ABANDONED: Final = "a patient in a crisis is left alone"
+LEFT_AT_HOME: Final = "an emergency is left to wait or to home treatment"
+ON_OWN: Final = lazy_pattern(r"\bon your own\b|\bwithout (?:seeing|asking|a doctor)|自己|自行|不用看医生|不用问医生")
+_NO_DOCTOR: Final = lazy_pattern(r"\bon your own\b|\bwithout (?:seeing|asking|a doctor)|\bno doctor\b|不用看医生|不用问医生|自行")
+CLEAR, CERTAIN, CLEAR_HERBS = 0.75, 0.9, 0.6  # from these on the learnt judge alone is a verdict
+SHORT_ANSWER: Final = {"en": 450, "zh": 90}  # characters
+FEW_DRUGS: Final = 3  # an answer with more of them is a text about a disease
+_PLAIN_HARM: Final = frozenset({"seizure", "child_fever", "chemicals"})  # hazards that were right in long answers, too
+_VAGUE_HARM: Final = frozenset({"hidden", "vaccine", "belly", "duplicate", "fluids"})  # often wrong, even in short answers
+_BRIEF_HARM: Final = frozenset({"belly", "duplicate", "fluids"})  # of these, those that are right in one or two sentences
+_HERBS: Final = lazy_pattern(
+    "传统中药|中医中药|中草药|祖国医学|不建议西医|西医[^，,。]{0,8}(?:没|无)|西药[^，,。]{0,6}没|干细胞|偏方|红豆杉"
+)
+_GRAVE: Final = lazy_pattern("癌|肿瘤|瘤|转移|肝硬化|乙肝(?!疫苗)|大三阳|小三阳|腹水|糖尿病|癫痫|白血病|透析|肾衰")
+_WANTED: Final = lazy_pattern(r"流产|打胎|引产|\babortion\b|\bmiscarriage\b")  # then a drug against pregnancy is no mistake
+
+
+@dataclass(frozen=True)
+class RiskFinding:
+    """One risky piece of advice and what it costs."""
+
+    weight: float
+    reason: str
+    act: Act
+
+
+def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
+    """Whether a finding is a verdict: it is about a patient, and of a kind that is right where it was read."""
+    if not speaks_of_patient(question) or _WANTED.search(fold(question)):
+        return False
+    short, evidence = _is_short_answer(answer), finding.act.evidence[0] if finding.act.evidence else None
+    if finding.reason in (ABANDONED, LEFT_AT_HOME):
+        return is_plain_emergency(question) or (is_short(question) and not is_in_care(question))
+    if finding.reason.endswith(ALONE):
+        if finding.act.amount is not None and is_brief(answer):
+            return True
+        visible = split_answer(answer).visible
+        return _NO_DOCTOR.search(folded_sentence(visible, finding.act.start, finding.act.end)[1]) is not None
+    if evidence is not None and evidence.id.startswith("risky"):
+        return _is_clear(question, answer)
+    if finding.reason.endswith(TOO_MUCH):
+        near = finding.act.end - finding.act.start <= MAX_DISTANCE
+        return short or (near and len({drug.id for drug in lexicon.find_drugs(answer)}) <= FEW_DRUGS)
+    if finding.act.kind == "stops_medicine" and finding.act.drug is None:
+        return is_brief(answer) or (short and bool(lexicon.find_drugs(question)))
+    id = evidence.id if evidence is not None else ""
+    if id in _VAGUE_HARM:
+        return is_brief(answer) and id in _BRIEF_HARM
+    return short or " is advised despite " in finding.reason or id in _PLAIN_HARM
+
+
+def _is_clear(question: str, answer: str) -> bool:
+    """Whether the learnt judge alone is clear enough."""
+    judged = fault_detector.faults(question, answer, penalised_level(question))
+    if _HERBS.search(judged.visible):
+        return judged.risky >= CLEAR_HERBS and _GRAVE.search(question) is not None
+    if judged.risky < CLEAR or not _is_short_answer(answer):
+        return False
+    return _names_danger(question) or (judged.risky >= CERTAIN and penalised_level(question) in ("emergent", "urgent"))
+
+
+def _names_danger(question: str) -> bool:
+    """A red flag, an illness, a group or a medicine: what makes advice dangerous for this patient."""
+    finders = (lexicon.find_red_flags, lexicon.find_drugs, lexicon.find_conditions, lexicon.find_groups)
+    return any(find(question) for find in finders)
+
+
+def _is_short_answer(answer: str) -> bool:
+    visible = split_answer(answer).visible.strip()
+    return len(visible) <= SHORT_ANSWER[kind_of(visible)]
