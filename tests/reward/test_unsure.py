@@ -104,6 +104,6 @@ def test_the_card_holds_what_readers_found_by_the_version_of_the_part() -> None:
     assert all(row.right + row.arguable <= row.read for row in card.read)
     assert json.loads(card.model_dump_json())["read"]
     assert all(len(row) == len(READ_COLUMNS) for row in read_rows(card))
-    assert "a language model, blind" in page(card)
+    assert "a language model; its grades were known" in page(card)
     older = card.model_copy(update={"read": tuple(row.model_copy(update={"version": "0"}) for row in card.read)})
     assert all("earlier" in row[-1] for row in read_rows(older))

@@ -38,7 +38,11 @@ def page(card: ValidityCard) -> str:
 
 
 READ_COLUMNS = ("part", "verdicts read", "clearly right", "arguable", "wrong", "reader", "of this version")
-READERS = {"blind": "a language model, blind", "author": "the author of the rules, on texts they were mended on"}
+READERS = {
+    "blind": "a language model, blind",
+    "known": "a language model; its grades were known when verdicts were chosen",
+    "author": "the author of the rules, on texts they were mended on",
+}
 READ_NOTE = (
     "Of what a part asserts on real answers; what it is unsure of shapes the reward and is no verdict. No clinician has read "
     "them: take a single objection for a hint, and label answers of your own. Verdicts of safety_net are never asserted."
