@@ -3,7 +3,7 @@
 import pytest
 
 from medloop.contracts.evaluation import Interval
-from medloop.contracts.validity import DriftRecord, JudgeTrust, Validity, ValidityCard, WrongCase, judge_name
+from medloop.contracts.validity import DriftRecord, JudgeTrust, ReadVerdicts, Validity, ValidityCard, WrongCase, judge_name
 from medloop.feedback.insight.alerts import make_alert, write_standing
 from medloop.loop.judge_drift import write_record
 from medloop.loop.trust import CARD, card_folder
@@ -29,6 +29,10 @@ def card(settings) -> ValidityCard:
         measures=(
             row("reward", "agreement", "all", 0.45), row("risk", "recall", "all", 0.8), row("risk", "recall", "language=zh", 0.3),
         ),
+        read=(
+            ReadVerdicts(judge="risk", version="2", right=18, arguable=1, read=19, reader="blind"),
+            ReadVerdicts(judge="chain", version="1", right=3, arguable=0, read=4, reader="author"),
+        ),
         wrong=(
             WrongCase(judge="risk", case="wrong-7", source="ward", mistake="recall"),
             WrongCase(judge="reward", case="wrong-8", source="ward", mistake="agreement"),
@@ -47,6 +51,8 @@ def test_the_trust_page_shows_verdicts_intervals_and_one_judge_by_slice(card, br
     zh = browse("admin").get("/web/trust", headers=ZH).text
     assert "不可信" in zh and "训练会拒绝该奖励，因为人工标注不支持以下评判项：总奖励。" in zh
     assert "Training refuses this reward, because people&#39;s labels do not support: whole reward." in page
+    assert "18 of 19 clearly right, 1 arguable</td><td>a language model that knew no rules</td><td>this version" in page
+    assert "an earlier version" in page and "4 条中 3 条明确正确" in zh and "clearly right" not in one
     assert "wrong-7" in one and "people saw it, the judge did not" in one and "wrong-8" not in one
 
 
