@@ -1,7 +1,8 @@
-"""DPO, KTO and the reward model on a CPU: our own forward pass against the library's, on the same batches, turn by turn.
+"""DPO, KTO and the reward model: our own forward pass against the library's, on the same batches, turn by turn.
 
     OMP_NUM_THREADS=1 python benchmarks/preference.py --out preference.json
     python benchmarks/preference.py --model embedded:smollm2 --rows 32 --rounds 1
+    python benchmarks/preference.py --model embedded:smollm2 --rows 32 --rounds 5 --device cuda    # wall time
 
 Pairs are made up: a question of about 60 words, two answers of 20 to 120. Measured is a forward and a backward pass over a batch
 in processor seconds, the best of `--rounds`; tokens are those of prompts and answers, without padding. `direct` is the library
@@ -60,6 +61,14 @@ def trainers(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
     return made
 
 
+def clock(device: torch.device) -> float:
+    """Processor seconds, or by the wall once a GPU has done its work."""
+    if device.type == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 def compare(trainer: Any, rows: int, rounds: int) -> dict[str, Any]:
     examples = [trainer.train_dataset[index] for index in range(rows)]
     columns = [name for name in examples[0] if name.endswith("_ids") and not name.startswith("KL_")]
@@ -76,10 +85,12 @@ def compare(trainer: Any, rows: int, rounds: int) -> dict[str, Any]:
             trainer.direct = direct
             trainer.model.zero_grad()
             batch = trainer.data_collator([dict(row) for row in examples])
-            began = time.process_time()
-            loss = trainer.compute_loss(trainer.model, batch)
+            batch = trainer._prepare_inputs(batch)
+            began = clock(trainer.model.device)
+            with trainer.compute_loss_context_manager():  # the precision of training
+                loss = trainer.compute_loss(trainer.model, batch)
             loss.backward()
-            seconds[way] = min(seconds[way], time.process_time() - began)
+            seconds[way] = min(seconds[way], clock(trainer.model.device) - began)
             gradients = [p.grad.flatten() for p in trainer.model.parameters() if p.grad is not None]
             results[way] = loss.item(), torch.cat(gradients)
     loss, gradient = results["library"]
@@ -97,10 +108,11 @@ def main() -> None:
     parser.add_argument("--model", default="embedded:tiny")
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(home=Path(folder), model=args.model, device="cpu", offline=True)
+        settings = Settings(home=Path(folder), model=args.model, device=args.device, offline=True)
         write_pairs(settings.home / "data/preferences/preferences.jsonl", 4 * args.rows)
         result = {name: compare(trainer, args.rows, args.rounds) for name, trainer in trainers(args, settings).items()}
     text = json.dumps({"model": args.model, "threads": torch.get_num_threads(), "rows": args.rows, **result}, indent=1)

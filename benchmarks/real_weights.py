@@ -1,16 +1,20 @@
 """Models with real weights: is the fast path as near to float32 as the library, what does a step take, what does a run fit into?
 
     python benchmarks/real_weights.py agreement --home WORKSPACE --model embedded:smollm2 --model FILE.gguf --out agreement.json
+    python benchmarks/real_weights.py sampling  --model embedded:smollm2 --model FILE.gguf --out sampling.json
     python benchmarks/real_weights.py steps     --home WORKSPACE --model embedded:smollm2 --out steps.json
     python benchmarks/real_weights.py memory    --home WORKSPACE --model FILE.gguf --adapter sft --out memory.json
 
 The workspace has prepared data and prompts (`medloop data prepare`, `medloop data prompts`); `memory` also an SFT adapter.
+`agreement` and `sampling` take generated records without one.
 
     agreement  distance to the library in float32 on 64 windows of records, every second one padded: root mean square over the
                vocabulary (median over positions), KL per token, share of the same most likely token. The library and both of
                our passes (sampling, training) in the type of the weights.
+    sampling   answers of up to 160 tokens to questions in groups of 8, with 64, 128 and 256 rows at once: the best of three,
+               after one that captures; tokens that were kept, by the wall; peak memory.
     steps      `medloop train grpo`, 16 questions of 8 answers, up to 160 tokens, the default reward; seconds between the steps'
-               lines in metrics.jsonl, the best of the last three; what sampled, and how long the answers were.
+               lines in metrics.jsonl, the best of the last three; what sampled, and how long the answers were. --set sets more.
     memory     `medloop train ... --memory-gb N` for 8, 16, 24 and 80: what was chosen, expected and reached. The limit is hard:
                torch gets no more. The runs share the GPU, so their times are not told.
 """
@@ -22,6 +26,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
@@ -32,7 +37,7 @@ from medloop.embedded.corpus import generate
 from medloop.store.files import jsonl
 from medloop.store.files.atomic import atomic_write
 
-WINDOWS = 64
+WINDOWS, ROWS, NEW_TOKENS, GROUP = 64, (64, 128, 256), 160, 8
 STEP = ("--steps", "5", "--samples", "8", "--set", "prompts_per_step=16", "--set", "max_new_tokens=160", "--set", "held_out_n=0")
 LONG = ("--set", "max_prompt=512", "--set", "max_new_tokens=1024", "--set", "prompts_per_step=16")
 IRS = ("--set", "n_iterations=1", "--set", "n_questions=32", "--set", "n_candidates=8", "--set", "max_new_tokens=256")
@@ -112,6 +117,39 @@ def agreement(home: Path | None, base: str) -> dict[str, Any]:
     return report
 
 
+def sampling(home: Path | None, base: str) -> dict[str, Any]:
+    import torch
+
+    from medloop.contracts import Message, ModelRef
+    from medloop.models.template import encode_prompt
+    from medloop.settings import Settings
+    from medloop.train.rl.policy import open_policy
+
+    policy = open_policy(ModelRef(base=base), Settings(home=home or Path(), model=base, offline=True), lora_r=8, lora_alpha=16)
+    on_gpu, sampler = policy.device.type == "cuda", policy.sampler()
+    report: dict[str, Any] = {"model": base, "backend": sampler.backend, "rows": {}}
+    asked = []
+    for text in texts(home):
+        asked.append(encode_prompt(policy.loaded.tokenizer, [Message(role="user", content=text[:200])]))
+        if len(asked) * GROUP >= max(ROWS):
+            break
+    for rows in ROWS:
+        prompts = [ids for ids in asked[: rows // GROUP] for _ in range(GROUP)]
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+        best: tuple[float, int] = (0.0, 0)
+        for turn in range(4):
+            began = time.perf_counter()
+            names = [f"{turn}:{row}" for row in range(rows)]
+            answers = sampler(prompts, names, max_new_tokens=NEW_TOKENS, batch_size=rows)
+            tokens = sum(len(answer.tokens) for answer in answers)
+            rate = tokens / (time.perf_counter() - began)
+            best = max(best, (rate, tokens)) if turn else best
+        peak = {"peak_gb": round(torch.cuda.max_memory_reserved() / 1e9, 2)} if on_gpu else {}
+        report["rows"][rows] = {"tokens_per_second": round(best[0]), "mean_length": round(best[1] / rows, 1), **peak}
+    return report
+
+
 def _distances(logprobs: Any, truth: Any) -> dict[str, float]:
     difference = (logprobs - truth).square().mean(-1).sqrt()
     kl = (truth.exp() * (truth - logprobs)).sum(-1)
@@ -120,9 +158,10 @@ def _distances(logprobs: Any, truth: Any) -> dict[str, float]:
     return {name: round(float(value), 5) for name, value in numbers.items()}
 
 
-def steps(home: Path, base: str, name: str, adapter: str | None) -> dict[str, Any]:
+def steps(home: Path, base: str, name: str, adapter: str | None, pairs: list[str]) -> dict[str, Any]:
     log = home / f"{name}.log"
     words = ["train", "grpo", "--name", name, "--model", base, *STEP, "--accept-untrusted", "--replace"]
+    words += [word for pair in pairs for word in ("--set", pair)]
     words += ["--adapter", adapter] if adapter else []
     code = medloop(home, words, log).wait()
     said = log.read_text(errors="replace").splitlines()
@@ -137,7 +176,7 @@ def steps(home: Path, base: str, name: str, adapter: str | None) -> dict[str, An
     drift = [row["extra"].get("drift") for row in rows if row["phase"] == "TRAINING"]
     told = [line for line in said if "sampled by" in line or "forward pass" in line or "Memory" in line]
     return {
-        "model": base, "adapter": adapter, "exit": code, "backend": card["backend"], "seconds": seconds,
+        "model": base, "adapter": adapter, "set": pairs, "exit": code, "backend": card["backend"], "seconds": seconds,
         "best": min(seconds[-3:]), "lengths": lengths, "drift": drift, "memory": card.get("memory"), "told": told,
     }  # fmt: skip
 
@@ -165,21 +204,24 @@ def memory(home: Path, base: str, adapter: str | None, only: list[str]) -> dict[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("agreement", "steps", "memory"), nargs="?", default="agreement")
-    parser.add_argument("--home", type=Path, help="prepared workspace; agreement takes generated records without one")
+    parser.add_argument("what", choices=("agreement", "sampling", "steps", "memory"), nargs="?", default="agreement")
+    parser.add_argument("--home", type=Path, help="prepared workspace; agreement and sampling take generated records without one")
     parser.add_argument("--model", action="append", help="default: embedded:tiny")
     parser.add_argument("--adapter", help="to start from (steps, memory)")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="more settings (steps)")
     parser.add_argument("--only", nargs="+", default=[], help=f"of {', '.join(PRESETS)}")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    if args.home is None and args.what != "agreement":
+    if args.home is None and args.what not in ("agreement", "sampling"):
         parser.error(f"{args.what} needs --home")
     report: Any = []
     for number, base in enumerate(args.model or ["embedded:tiny"]):
         if args.what == "agreement":
             report.append(agreement(args.home, base))
+        elif args.what == "sampling":
+            report.append(sampling(args.home, base))
         elif args.what == "steps":
-            report.append(steps(args.home, base, f"steps-{number}", args.adapter))
+            report.append(steps(args.home, base, f"steps-{number}", args.adapter, args.set))
         else:
             report.append({"model": base, **memory(args.home, base, args.adapter, args.only)})
         print(json.dumps(report[-1], indent=1), flush=True)

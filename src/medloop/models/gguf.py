@@ -81,11 +81,14 @@ def _read(gguf: Path) -> tuple[Any, Any]:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **place)
         tokenizer = AutoTokenizer.from_pretrained(folder, **place)
         _begin_texts(tokenizer, link)
-    # A model from GGUF cannot be saved and still calls itself quantised: copy its weights into a fresh one.
+    # A model from GGUF cannot be saved and still calls itself quantised: give its weights to a fresh one. That one is made
+    # without memory, because drawing first weights for 1.5 billion parameters takes more than a minute.
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    fresh = AutoModelForCausalLM.from_config(model.config, dtype=torch.bfloat16)
-    fresh.load_state_dict(model.state_dict())
+    with torch.device("meta"):
+        fresh = AutoModelForCausalLM.from_config(model.config, dtype=torch.bfloat16)
+    fresh.load_state_dict({name: weight.to(torch.bfloat16) for name, weight in model.state_dict().items()}, assign=True)
+    fresh.tie_weights()
     return fresh, tokenizer
 
 

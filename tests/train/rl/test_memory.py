@@ -29,6 +29,12 @@ QWEN = ModelFacts(
     kv_heads=2, head_dim=128, vocabulary=151936, bytes_per_weight=2, is_dense=False, is_fast=True,
 )  # fmt: skip
 
+SMALL_MATRICES = (2 * 576 * 576 + 2 * 576 * 192 + 3 * 576 * 1536) * 30
+SMOLLM2 = ModelFacts(
+    parameters=SMALL_MATRICES + 49152 * 576, multiplied=SMALL_MATRICES, per_rank=10_176 * 30, layers=30, width=576, middle=1536,
+    heads=9, kv_heads=3, head_dim=64, vocabulary=49152, bytes_per_weight=2, is_dense=False, is_fast=True,
+)  # fmt: skip
+
 
 @pytest.fixture(autouse=True)
 def bitsandbytes(monkeypatch: Any) -> None:
@@ -58,6 +64,21 @@ def test_the_estimate_lies_within_the_limit_and_near_what_was_measured() -> None
     assert 12.4 <= fast < 12.4 * 1.25 and 14.4 <= slow < 14.4 * 1.25
     long = needed_bytes(PPOConfig(), QWEN, Pieces(4, 64), 1100, device="cuda") / 1e9
     assert long > 15.4, "these did not fit into 15.4 GB: a captured graph keeps its cache while the update runs"
+
+
+def test_a_small_model_on_a_gpu_works_in_larger_pieces_and_a_large_one_does_not() -> None:
+    """Measured on an H200 (docs/log.md): SmolLM2-135M in one piece of 128 answers takes 15.3 GB, and two thirds of the time."""
+    step = {"memory_gb": None, "samples": 8, "prompts_per_step": 16}
+    small = chosen(140, row=250, facts=SMOLLM2, **step)
+    assert (small.pieces.micro_batch_size, small.pieces.rollout_batch_size) == (128, 128)
+    assert 15.3e9 <= small.estimate < 24e9
+    assert chosen(140, row=250, **step).pieces == Pieces(32, 128), "a large one would take 40 GB and gain nothing"
+    assert chosen(8, row=250, facts=SMOLLM2, samples=8).pieces.micro_batch_size == 32, "a limit comes first"
+    assert chosen(140, row=250, facts=SMOLLM2, **{**step, "prompts_per_step": 4}).pieces == Pieces(32, 64), (
+        "no more than there are"
+    )
+    kept = chosen(140, row=250, facts=SMOLLM2, **step, micro_batch_size=16, rollout_batch_size=64)
+    assert kept.pieces == Pieces(16, 64)
 
 
 def test_full_precision_with_single_answers_comes_before_four_bits() -> None:

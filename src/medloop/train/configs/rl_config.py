@@ -53,7 +53,7 @@ class RLConfig(RunConfig):
     micro_batch_size: int = Field(
         0, ge=0, description="Answers in memory at once; 0: 64 on a CPU, by memory on a GPU. Halved when memory runs out."
     )
-    rollout_batch_size: int = Field(64, ge=1, description="Answers sampled at once.")
+    rollout_batch_size: int = Field(64, ge=1, description="Answers sampled at once; by memory on a GPU where nobody sets it.")
     rollout_url: str | None = Field(
         None, pattern="^https?://", description="Address of a vLLM server that samples, with the same base; empty: sample here."
     )

@@ -13,7 +13,7 @@ Dropout is off everywhere, always: a rollout and its update must be of the same 
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -91,6 +91,7 @@ class Policy:
     direct: bool = True  # the output layer may be applied to answer tokens alone
     fast: Any = None  # FastForward, where it fits the model
     beyond: bool = False  # whether a batch was too long for it
+    _trained: dict[str, nn.Parameter] = field(default_factory=dict)
 
     @property
     def update_backend(self) -> str:
@@ -106,10 +107,12 @@ class Policy:
         return int(self.loaded.tokenizer.pad_token_id)
 
     def trained(self) -> dict[str, nn.Parameter]:
-        """The trained parameters by name, in a fixed order."""
-        named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-        values = {} if self.value_head is None else dict(self.value_head.named_parameters(prefix="value_head"))
-        return {**named, **values}
+        """The trained parameters by name, in a fixed order; found once, because a step asks for them several times."""
+        if not self._trained:
+            named = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+            values = {} if self.value_head is None else dict(self.value_head.named_parameters(prefix="value_head"))
+            self._trained = {**named, **values}
+        return self._trained
 
     def reference_weights(self) -> dict[str, Tensor]:
         """Values of the trained adapter weights with which the policy is the reference: its copy, or an adapter that adds 0."""
@@ -174,8 +177,13 @@ class Policy:
     def reference(self) -> Iterator[None]:
         """Inside, the model is what it was before RL, without gradients; the policy comes back afterwards, whatever happened."""
         if not self.has_reference:
-            with self.model.disable_adapter(), torch.no_grad():
-                yield
+            tuner = self.model.base_model  # the model's own disable_adapter first asks every layer for its state
+            tuner.disable_adapter_layers()
+            try:
+                with torch.no_grad():
+                    yield
+            finally:
+                tuner.enable_adapter_layers()
             return
         self.model.set_adapter(REFERENCE, inference_mode=True)
         try:
