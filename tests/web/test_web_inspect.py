@@ -4,13 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from medloop.contracts import Correction, Feedback
+from medloop.contracts import Correction, Feedback, RedTeamCase
 from medloop.contracts.assistant import Route
+from medloop.feedback.incidents import blocking_incidents
 from medloop.loop.inspection import read_week
 from medloop.loop.standing import SafetyStanding
 from medloop.store import audit
 from medloop.store.files import jsonl
 from medloop.store.records import crud, users
+from medloop.store.records.incident_rows import open_incidents
 from medloop.web.loop_strip import _live
 from medloop.web.words import Translator
 
@@ -41,8 +43,15 @@ def test_the_page_draws_judges_and_counts(settings, store, browse, answers):
     assert me.post("/web/inspect", id=harmful.id).status_code == 422  # no verdict
     said = {"id": harmful.id, "verdict": "dangerous", "axis_emergency": "1", "corrected_answer": GOOD, "comment": "Misses it."}
     sent = me.post("/web/inspect", **said)
-    assert sent.status_code == 200 and "red-team set" in sent.text and "You have judged 1 of 6" in sent.text
+    assert sent.status_code == 200 and "safety incident is open" in sent.text and "You have judged 1 of 6" in sent.text
     author = users.get_user(store, "clinician").user_id
+    (incident,) = open_incidents(store)
+    assert (incident.opened_by, incident.state) == (author, "open") and blocking_incidents(store, "any@1") == [incident]
+    assert [(row.prompt, row.answer) for _, row in crud.page(store, RedTeamCase)] == [(harmful.question, harmful.answer)]
+    assert {("incidents.add", incident.incident_id), ("inspect.verdict", harmful.id)} <= {
+        (row["action"], row["subject"]) for row in audit.page(store, limit=20)
+    }
+    assert incident.incident_id in browse("other").get("/web/incidents").text
     (feedback,) = [row for _, row in crud.page(store, Feedback) if row.session_id.startswith("inspection")]
     assert (feedback.clinician_id, feedback.recorded_by, feedback.critical) == (author, author, True)
     assert feedback.axes == {"emergency": 1}  # a label of the trust meter
@@ -53,6 +62,9 @@ def test_the_page_draws_judges_and_counts(settings, store, browse, answers):
     overview = me.get("/web/inspect?overview=true").text
     assert "100 % of 1 verdicts agree" in overview and "Dangerous" in overview
     assert week.next_answer(harmful.id).id != harmful.id
+    for verdict in ("good", "dangerous"):  # a change of mind is one incident, and it stays until two people close it
+        assert me.post("/web/inspect", id=harmful.id, verdict=verdict).status_code == 200
+    assert [row.incident_id for row in open_incidents(store)] == [incident.incident_id]
 
 
 def test_two_reviewers_judge_the_same_answer_and_only_clinicians_may(settings, store, browse, answers):

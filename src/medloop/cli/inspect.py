@@ -9,10 +9,11 @@ from medloop.cli import ui
 from medloop.contracts import utc_now
 from medloop.errors import ConfigError
 from medloop.evaluate.inspection.pool import AnswerPool
-from medloop.evaluate.inspection.review_form import FormImport, ImportedRow, import_form
+from medloop.evaluate.inspection.review_form import FormImport, ImportedRow
 from medloop.evaluate.inspection.weekly_sample import InspectConfig, Inspection, check_week, week_of
 from medloop.knobs import load_config
 from medloop.loop.evaluation import inspect_answers
+from medloop.loop.inspection import import_reviewed
 from medloop.store.audit_trail import actor, open_audit_trail
 
 
@@ -82,7 +83,7 @@ def _show(done: Inspection, pool: AnswerPool) -> None:
 def _import(form: Path, reviewer: str) -> None:
     settings = ui.settings()
     with open_audit_trail(settings) as trail:
-        done = import_form(form, settings.workspace, trail.store, actor=actor(), reviewer=reviewer)
+        done = import_reviewed(settings, trail.store, form, actor=actor(), reviewer=reviewer)
         new = sum(row.new for row in done.rows)
         trail.record("inspect.import", done.verdicts, verdicts=len(done.rows), new=new)
     _show_import(done)
@@ -94,6 +95,8 @@ def _show_import(done: FormImport) -> None:
     new = sum(row.new for row in done.rows)
     left = f", {done.empty} rows are empty" if done.empty else ""
     ui.say(f"Imported {new} new verdicts of {len(done.rows)}{left}: {ui.shown(done.verdicts)}")
+    if any(row.incident for row in done.rows):
+        ui.next_step("incidents list", "Dangerous answers opened incidents; nothing is promoted before two people close them:")
 
 
 def _added(row: ImportedRow) -> list[str]:
@@ -103,4 +106,5 @@ def _added(row: ImportedRow) -> list[str]:
     added += ["SFT example"] if row.correction else []
     added += ["preference pair"] if row.pair else []
     added += ["proposed for the red-team set"] if row.red_team else []
+    added += ["incident"] if row.incident else []
     return added

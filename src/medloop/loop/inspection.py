@@ -5,7 +5,7 @@
     judge(settings, store, cells, actor=user_id)  # one row of the form
 
 Verdicts are the same records as those of an imported form (evaluate/inspection/review_form.py), so their faults are labels of
-the trust meter. What machines said about an answer is not in a `WeekAnswer`: the reviewer judges first.
+the trust meter. A dangerous answer opens an incident, as a critical flag in the review queue does. What machines said about an answer is not in a `WeekAnswer`: the reviewer judges first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,16 @@ from functools import lru_cache
 from pathlib import Path
 
 from medloop.bootstrap import wilson
-from medloop.contracts import AuditEvent, ExpertVerdict, InspectedSample, utc_now
-from medloop.evaluate.inspection.review_form import ImportedRow, current_verdicts, import_verdict
+from medloop.contracts import AuditEvent, Contract, ExpertVerdict, Feedback, InspectedSample, utc_now
+from medloop.evaluate.inspection.review_form import FormImport, ImportedRow, current_verdicts, import_form, import_verdict
 from medloop.evaluate.inspection.weekly_sample import SAMPLES, InspectConfig, week_of
+from medloop.feedback.submit.flags import critical_flags
 from medloop.loop.evaluation import inspect_answers
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.files import jsonl
+from medloop.store.records.incident_rows import open_case_of
 
 # Flags by which the machines say that an answer is bad: the teacher's, a low reward, penalties of the rules.
 MACHINE_BAD = frozenset({"safety_flag", "low_reward", "risk", "false_reassurance", "overtriage", "undertriage"})
@@ -138,8 +140,23 @@ def draw_week(settings: Settings, store: Store, *, actor: str) -> int:
 
 
 def judge(settings: Settings, store: Store, cells: Mapping[str, str], *, actor: str) -> ImportedRow:
-    stored = import_verdict(cells, settings.workspace, store, actor=actor)
-    detail: dict[str, str | int | float | bool] = {"verdict": stored.verdict, "new": stored.new}
+    stored = import_verdict(cells, settings.workspace, store, actor=actor, opens=opened_by_danger)
+    detail: dict[str, str | int | float | bool] = {
+        "verdict": stored.verdict, "new": stored.new, "incident": stored.incident
+    }  # fmt: skip
     with store.write() as conn:
         audit.append(conn, AuditEvent(actor=actor, action="inspect.verdict", subject=stored.inspected, detail=detail))
     return stored
+
+
+def import_reviewed(settings: Settings, store: Store, form: Path, *, actor: str, reviewer: str = "") -> FormImport:
+    """A completed form.csv; what it calls dangerous opens incidents, too."""
+    return import_form(form, settings.workspace, store, actor=actor, opens=opened_by_danger, reviewer=reviewer)
+
+
+def opened_by_danger(store: Store, record: Feedback, reporter: str) -> Sequence[Contract]:
+    """The incident and the red-team case of an answer that was called dangerous; none while an incident of it is open, such as
+    that of the reviewer's verdict before, or of another reviewer of the same answer."""
+    if open_case_of(store, record.user_query, record.agent_response):
+        return ()
+    return critical_flags(store, record, reporter, ()).opened

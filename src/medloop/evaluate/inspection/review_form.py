@@ -4,18 +4,19 @@
 
 Each verdict becomes a `Feedback` in the store and a line of `data/rl/inspection.jsonl`. A corrected answer also becomes a
 `Correction` and a line of `inspection_sft.jsonl`; a bad or dangerous answer with a correction also a preference pair; a dangerous
-one also a proposal for the red-team set. The line of `inspection.jsonl` is written last: after a kill the same import completes
+one also a proposal for the red-team set and, in the transaction of its feedback, what `opens` gives for it: an incident. The line of `inspection.jsonl` is written last: after a kill the same import completes
 what is missing, and importing the same form twice adds nothing.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medloop.contracts import (
+    Contract,
     Correction,
     ExpertVerdict,
     Feedback,
@@ -46,6 +47,8 @@ _VERDICT_WORDS: dict[str, VerdictWord] = {
 }  # fmt: skip
 _FEEDBACK_TYPE: dict[str, Any] = {"good": "positive", "acceptable": "neutral", "bad": "negative", "dangerous": "negative"}
 NO_FAULT = {"none": "none", "无": "none"}
+# The records that a judgement brings along, by who sends it: those of a critical flag (loop/inspection.py).
+Opens = Callable[[Store, Feedback, str], Sequence[Contract]]
 _CONSENT: Any = ("training", "evaluation")  # what the form tells the reviewer
 
 
@@ -74,6 +77,7 @@ class ImportedRow:
     correction: bool
     pair: bool
     red_team: bool
+    incident: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,22 +87,24 @@ class FormImport:
     verdicts: Path
 
 
-def import_form(path: Path, workspace: Workspace, store: Store, *, actor: str, reviewer: str = "") -> FormImport:
+def import_form(
+    path: Path, workspace: Workspace, store: Store, *, actor: str, opens: Opens, reviewer: str = ""
+) -> FormImport:  # fmt: skip
     """Read and check all rows, then write all. `reviewer` is used where the form names none."""
     rows, empty = read_form(path, workspace, reviewer)
     with exclusive(workspace):
-        return _import(rows, empty, workspace, store, actor)
+        return _import(rows, empty, workspace, store, actor, opens)
 
 
 def import_verdict(
-    cells: Mapping[str, str], workspace: Workspace, store: Store, *, actor: str
+    cells: Mapping[str, str], workspace: Workspace, store: Store, *, actor: str, opens: Opens
 ) -> ImportedRow:  # fmt: skip
     """One verdict, with the cells of a row of the form; the same checks and the same records."""
     row, problems = _read_row(1, cells, _samples(workspace), "")
     if row is None:
         raise InputError("; ".join(problems), "Nothing was stored")
     with exclusive(workspace):
-        return _import([row], 0, workspace, store, actor).rows[0]
+        return _import([row], 0, workspace, store, actor, opens).rows[0]
 
 
 def current_verdicts(workspace: Workspace) -> dict[tuple[str, str], ExpertVerdict]:
@@ -107,13 +113,15 @@ def current_verdicts(workspace: Workspace) -> dict[tuple[str, str], ExpertVerdic
     return _current(list(jsonl.read(path, ExpertVerdict))) if path.is_file() else {}
 
 
-def _import(form: Sequence[FormRow], empty: int, workspace: Workspace, store: Store, actor: str) -> FormImport:
+def _import(
+    form: Sequence[FormRow], empty: int, workspace: Workspace, store: Store, actor: str, opens: Opens
+) -> FormImport:  # fmt: skip
     path = workspace.rl / VERDICT_FILE
     known = list(jsonl.read(path, ExpertVerdict)) if path.is_file() else []
     known_ids = {verdict.verdict_id for verdict in known}
     verdicts = [_verdict(row, _current(known)) for row in form]
     new = [(row, verdict) for row, verdict in zip(form, verdicts, strict=True) if verdict.verdict_id not in known_ids]
-    _to_store(store, new, actor)
+    with_incident = _to_store(store, new, actor, opens)
     current = _current([*known, *(verdict for _, verdict in new)])
     samples = _samples(workspace)
     pairs = {verdict.verdict_id: pair for verdict in current.values() if (pair := _pair(verdict, samples[verdict.inspected]))}
@@ -128,6 +136,7 @@ def _import(form: Sequence[FormRow], empty: int, workspace: Workspace, store: St
             inspected=row.answer.id, verdict=row.verdict, new=verdict.verdict_id in new_ids,
             supersedes=verdict.verdict_id in new_ids and verdict.supersedes is not None,
             correction=verdict.corrected is not None, pair=verdict.verdict_id in pairs, red_team=row.answer.id in proposed,
+            incident=verdict.feedback_id in with_incident,
         )
         for row, verdict in zip(form, verdicts, strict=True)
     )  # fmt: skip
@@ -247,15 +256,22 @@ def _verdict(row: FormRow, current: Mapping[tuple[str, str], ExpertVerdict]) -> 
     )  # fmt: skip
 
 
-def _to_store(store: Store, new: Sequence[tuple[FormRow, ExpertVerdict]], actor: str) -> None:
-    """Feedback and corrections that are not stored yet; after a kill some may be."""
+def _to_store(store: Store, new: Sequence[tuple[FormRow, ExpertVerdict]], actor: str, opens: Opens) -> set[str]:
+    """Feedback and corrections that are not stored yet; after a kill some may be. Returns the feedback that opened an incident."""
     by = find_user_id(store, actor)  # on the page; at the command line nobody is logged in
     records = [record for row, verdict in new for record in _records(row, verdict, _rater(store, row.reviewer), by)]
-    missing = [
-        record for record in records
-        if crud.get(store, type(record), record.feedback_id if isinstance(record, Feedback) else record.correction_id) is None
-    ]  # fmt: skip
-    crud.add(store, missing, actor=actor)
+    missing = [record for record in records if crud.get(store, type(record), crud.id_of(record)) is None]
+    dangerous = {record.exchange: record for record in reversed(missing) if isinstance(record, Feedback) and record.critical}
+    brought = {
+        record.feedback_id: opens(store, record, _reporter(store, record, actor)) for record in dangerous.values()
+    }  # fmt: skip
+    crud.add(store, [*missing, *(extra for extras in brought.values() for extra in extras)], actor=actor)
+    return {name for name, extras in brought.items() if extras}
+
+
+def _reporter(store: Store, record: Feedback, actor: str) -> str:
+    """The inspector; at the command line whoever imports a form of somebody who is not a user."""
+    return find_user_id(store, record.clinician_id or "") or actor
 
 
 def _rater(store: Store, reviewer: str) -> str:

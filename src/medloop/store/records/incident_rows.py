@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Row, func, select, update
 
-from medloop.contracts import Incident, IncidentStep
+from medloop.contracts import Incident, IncidentStep, RedTeamCase
 from medloop.contracts.base import iso_utc
 from medloop.errors import InputError
 from medloop.store.db import Store
@@ -137,6 +137,15 @@ def case_of(store: Store, incident_id: str) -> str | None:
     with store.read() as conn:
         case_id: str | None = conn.execute(query).scalar()
     return case_id
+
+
+def open_case_of(store: Store, question: str, answer: str) -> str | None:
+    """The open incident about this very answer to this very question; the texts are encrypted, so those of open ones are read."""
+    is_open = red_team_cases.c.incident_id.in_(select(incidents.c.incident_id).where(incidents.c.state == "open"))
+    with store.read() as conn:
+        rows = conn.execute(select(red_team_cases).where(is_open)).all()
+        cases = crud.from_rows(store, conn, RedTeamCase, rows)
+    return next((case.incident_id for case in cases if (case.prompt, case.answer) == (question, answer)), None)
 
 
 def _summary(row: Row[Any]) -> IncidentSummary:

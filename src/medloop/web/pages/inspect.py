@@ -15,6 +15,7 @@ from medloop.api.deps import check_rate, settings_of, store_of
 from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.contracts.feedback import FAULT_AXES
 from medloop.errors import BusyError, ConfigError, InputError
+from medloop.evaluate.inspection.review_form import ImportedRow
 from medloop.evaluate.inspection.sample_report import VERDICTS
 from medloop.feedback.submit.bodies import MAX_TEXT
 from medloop.loop.inspection import InspectionWeek, WeekAnswer, draw_week, judge, read_week
@@ -27,7 +28,7 @@ router = APIRouter(prefix="/web", include_in_schema=False)
 
 Inspector = Annotated[Caller, Depends(allow("clinician", scope="queue"))]
 ShortText = Annotated[str, Query(max_length=80)]
-FATES = ("saved", "pair", "red_team", "same")
+FATES = ("saved", "pair", "red_team", "incident", "same")
 
 
 @router.get("/inspect")
@@ -63,7 +64,7 @@ def send_verdict(request: Request, caller: Inspector, form: FormFields) -> Respo
         except BusyError:
             errors = {"": t("busy")}
         else:
-            fate = "same" if not stored.new else "red_team" if stored.red_team else "pair" if stored.pair else "saved"
+            fate = _fate(stored)
             return redirect(f"/web/inspect?{urlencode({'after': answer.id, 'saved': fate})}")
     drawn = ReviewForm(caller.csrf, new_key(), {"id": answer.id}, form, errors)
     return _show(request, caller, week, answer, drawn, 422)
@@ -79,6 +80,12 @@ def draw(request: Request, caller: Inspector) -> Response:
         week = read_week(settings_of(request), caller.name)
         return _show(request, caller, week, None, None, 409, problem=translator_of(request)("inspect_no_answers"))
     return redirect("/web/inspect")
+
+
+def _fate(stored: ImportedRow) -> str:
+    if not stored.new:
+        return "same"
+    return "incident" if stored.incident else "red_team" if stored.red_team else "pair" if stored.pair else "saved"
 
 
 def _problems(form: Mapping[str, str], t: Translator) -> dict[str, str]:
