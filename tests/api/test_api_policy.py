@@ -24,7 +24,11 @@ LINE = re.compile(r"^\| `([A-Z]+) (/\S*)` \| ([a-z, -]+) \| (\S+) \|$", re.M)
 OPEN_TO_SITES = {  # what a user of a site other than main may call; docs/stages/sites.md
     "POST /v1/chat/completions", "GET /v1/models", "POST /api/v1/rlhf/feedback", "POST /api/v1/rlhf/preference",
     "POST /api/v1/rlhf/correction", "GET /web/", "POST /web/logout", "GET /web/alive", "GET /web/account", "POST /web/account",
-    "GET /web/chat", "GET /web/events",
+    "GET /web/chat", "GET /web/events", "GET /api/v1/queue/next", "POST /api/v1/queue/{item_id}/done",
+    "POST /api/v1/queue/{item_id}/skip", "GET /web/queue", "POST /web/queue/skip", "POST /web/queue/undo",
+    *(f"{method} /web/{page}" for method in ("GET", "POST") for page in ("rate", "compare", "correct")),
+    *(f"GET /api/v1/rlhf/{kind}{name}" for kind in ("feedback", "preference", "correction") for name in ("", "/{record_id}")),
+    "GET /api/v1/rlhf/export", "GET /web/history", "GET /web/history/{record}", "POST /web/history/{record}/ask",
 }  # fmt: skip
 
 

@@ -176,3 +176,31 @@ def test_the_loop_of_the_api_rolls_a_version_back_that_turns_bad_and_heals_a_res
         [alarm] = events(opened, kinds=("alarm",))
         assert alarm.served_name == name_of(store, 2) and alarm.numbers["failed"] >= 1
         assert live_route(opened).changed_by == "medloop" and block_of(opened, artifact_of(store, 2)) is not None
+
+
+def test_http_and_the_page_name_and_end_the_champion_of_a_site(settings, store, fleet, server: TestClient) -> None:
+    sites.assign(store, users.add_user(store, "dr.b", "clinician", actor="test"), "ward-b", actor="test")
+    deploy_alias(fleet, actor="test")
+    keys = {role: key_of(store, role) for role in ("clinician", "engineer")}
+    body = {"version": 2, "reason": "trained there"}
+    assert server.post("/api/v1/sites/ward-b/champion", json=body, headers=keys["clinician"]).status_code == 403
+    assert server.post("/api/v1/sites/wrad-b/champion", json=body, headers=keys["engineer"]).status_code == 422
+    named = server.post("/api/v1/sites/ward-b/champion", json=body, headers=keys["engineer"])
+    assert named.status_code == 200 and named.json()["changed"] and route_at(store, "ward-b").version == 2
+    listed = {row["site"]: row for row in server.get("/api/v1/sites", headers=keys["clinician"]).json()["sites"]}
+    assert listed["ward-b"]["champion"] == name_of(store, 2) and listed["main"]["champion"] == name_of(store, 1)
+    ended = server.post("/api/v1/sites/ward-b/champion/end", json={"reason": "harm"}, headers=keys["clinician"])
+    assert ended.status_code == 200 and route_at(store, "ward-b").version == 1
+    assert server.post("/api/v1/sites/ward-b/champion/end", json={"reason": "x"}, headers=keys["clinician"]).status_code == 422
+    server.post("/web/login", data={"name": "engineer", "password": PASSWORD}, headers={"Origin": "http://127.0.0.1"})
+    page = server.get("/web/sites").text
+    csrf = re.search(r'name="csrf" value="([^"]+)"', page)[1]
+
+    def send(step: str, **fields: str):
+        form = {"csrf": csrf, "site": "ward-b", "confirm": "yes", "reason": "again", **fields}
+        return server.post(f"/web/sites/{step}", data=form, headers={"Origin": "http://127.0.0.1"})
+
+    assert send("champion", version="2", confirm="").status_code == 422 and route_at(store, "ward-b").version == 1
+    assert "answers at the site now" in send("champion", version="2").text and route_at(store, "ward-b").version == 2
+    assert "its own champion" in server.get("/web/sites").text
+    assert "answers at the site now" in send("end").text and route_at(store, "ward-b").version == 1

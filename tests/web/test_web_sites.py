@@ -1,18 +1,149 @@
-"""A user of a site in the browser: the chat and their account, a menu without the rest, and a page that says why."""
+"""Sites in the browser: their users review and read their own site's records and nothing else; central staff see and steer all."""
 
-from web_world import PASSWORD, QUESTION, trace
+import pytest
+from web_world import BAD, GOOD, PASSWORD, QUESTION, prompt_of, trace
 
-from medloop.store.records import sites, users
+from medloop.contracts import Feedback
+from medloop.contracts.queue import QueueContent, QueueItem
+from medloop.feedback.insight.metrics import measure
+from medloop.store import audit
+from medloop.store.integrity import verify_store
+from medloop.store.records import crud, sites, users
+
+OTHER = "My child drank bleach. What should I do?"
 
 
-def test_a_user_of_a_site_gets_the_chat_and_no_page_with_records(store, browse, fill):
-    fill(trace("Rest."))
-    user = users.add_user(store, "dr.ward", "clinician", password=PASSWORD, actor="test")
-    sites.assign(store, user, "ward-7", actor="test")
-    me = browse("dr.ward")
+def rated(shown) -> QueueItem:
+    """An item about a logged answer, as the queue makes it."""
+    content = QueueContent(
+        prompt=shown.conversation.prompt, answers=(shown.conversation.answer,), traces=(shown.trace_id,)
+    )  # fmt: skip
+    return QueueItem(
+        kind="rate", content=content, priority=0.5, reasons={"risk": 0.5}, raters=2, trace_id=shown.trace_id
+    )  # fmt: skip
+
+
+@pytest.fixture
+def wards(store, fill):
+    """Two sites with a clinician and a program each, and an answer and an item of the queue at each, and at main."""
+    for site in ("ward-7", "ward-8"):
+        for name, role in ((f"dr.{site}", "clinician"), (f"bot.{site}", "engineer")):
+            sites.assign(store, users.add_user(store, name, role, password=PASSWORD, actor="test"), site, actor="test")
+    shown = {
+        "ward-7": trace(BAD, meta={"site": "ward-7"}), "ward-8": trace(BAD, OTHER, meta={"site": "ward-8"}),
+        "main": trace(GOOD, "Is it flu?"),
+    }  # fmt: skip
+    fill(*shown.values(), *map(rated, shown.values()))
+    return shown
+
+
+def test_a_user_of_a_site_reviews_and_reads_their_own_site_alone(store, browse, wards):
+    me = browse("dr.ward-7")
     home = me.get("/web/", follow_redirects=True)
-    assert home.url.path == "/web/chat" and "/web/traces" not in home.text and "/web/search" not in home.text
-    assert me.get("/web/account").status_code == 200
+    assert home.url.path == "/web/chat" and "/web/search" not in home.text and "/web/traces" not in home.text
+    assert '"/web/queue"' in home.text and '"/web/history"' in home.text and "/web/codebook" not in home.text
+    page = me.get("/web/queue").text
+    assert QUESTION in page
+    for other in ("ward-8", "main"):
+        assert me.get(f"/web/rate?trace={wards[other].trace_id}").status_code == 404
+    assert QUESTION in me.get(f"/web/rate?trace={wards['ward-7'].trace_id}").text
+    done = me.fill_in("/web/queue", thumb="down", comments="Misses it.", consent_training="yes")
+    assert done.status_code == 200 and OTHER not in done.text and "Is it flu?" not in done.text  # nothing is left for them
+    (mine,) = [row for _, row in crud.page(store, Feedback)]
+    assert sites.record_site(store, mine.feedback_id) == "ward-7"
+    assert QUESTION in me.get("/web/history").text
+    corrected = me.fill_in(f"/web/correct?trace={wards['ward-7'].trace_id}", golden=GOOD, consent_training="yes")
+    assert corrected.status_code == 200
+    link = me.get("/web/history").text.partition('href="/web/history/')[2].partition('"')[0]
+    taught = me.get(f"/web/history/{link}")
+    assert taught.status_code == 200 and GOOD in taught.text and "/web/lineage" not in taught.text
+    assert verify_store(store).ok
     refused = me.get("/web/traces")
     assert refused.status_code == 403 and "belongs to the site ward-7" in refused.text and QUESTION not in refused.text
     assert "站点 ward-7" in me.get("/web/traces", headers={"Accept-Language": "zh"}).text
+    assert browse("clinician").get("/web/queue").status_code == 200  # central staff review all
+
+
+def test_what_somebody_read_before_they_moved_is_gone(store, browse, wards):
+    mover = users.add_user(store, "dr.mover", "clinician", password=PASSWORD, actor="test")
+    before = browse("dr.mover")
+    assert before.fill_in(f"/web/rate?trace={wards['main'].trace_id}", thumb="up").status_code == 200
+    held = before.get("/web/queue").text.partition('name="item" value="')[2].partition('"')[0]
+    (sent,) = [row for _, row in crud.page(store, Feedback)]
+    sites.assign(store, mover, "ward-8", actor="test")
+    me = browse("dr.mover")
+    assert "Is it flu?" not in me.get("/web/history").text
+    assert me.get(f"/web/rate?again={sent.feedback_id}").status_code == 404
+    page = me.get(f"/web/rate?item={held}")
+    assert page.status_code == 404 or OTHER in page.text  # the item in their hands is theirs only if it is of ward-8
+
+
+def test_lists_over_http_have_the_records_of_the_site_and_ids_are_its_own(store, browse, running, wards):
+    def key(name: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {users.new_key(store, users.get_user(store, name), actor='test')}"}
+
+    def rate(who, site: str, **more):
+        body = {"trace_id": wards[site].trace_id, "thumb": "down", "feedback_id": "fb_1", **more}
+        return running.post("/api/v1/rlhf/feedback", json=body, headers=who)
+
+    seven, eight, bot, main = key("dr.ward-7"), key("dr.ward-8"), key("bot.ward-7"), key("clinician")
+    for who, site, stored in ((seven, "ward-7", "ward-7~fb_1"), (eight, "ward-8", "ward-8~fb_1"), (main, "main", "fb_1")):
+        sent = rate(who, site)
+        assert sent.status_code == 201 and sent.json()["feedback_id"] == stored, "the id of another site does not matter"
+    assert rate(seven, "ward-7").status_code == 200  # sent again
+    assert rate(seven, "ward-7", thumb="up").status_code == 422  # another record under the id of one's own site
+    for named in ("fb_1", "ward-7~fb_1"):  # by either id
+        body = {"feedback_id": named, "golden": GOOD, "prompt": QUESTION, "original": BAD}
+        assert running.post("/api/v1/rlhf/correction", json=body, headers=seven).status_code == 201
+    assert rate(seven, "ward-7", feedback_id="fb_2", supersedes="fb_1").status_code == 201
+    stolen = {"feedback_id": "ward-8~fb_1", "golden": GOOD, "prompt": OTHER, "original": BAD}
+    assert running.post("/api/v1/rlhf/correction", json=stolen, headers=seven).status_code == 422
+    assert rate(main, "main", feedback_id="ward-7~fb_9").status_code == 422  # nobody takes an id of a site beforehand
+    listed = {
+        name: running.get("/api/v1/rlhf/feedback", headers=who).json()["items"] for name, who in (("7", seven), ("bot", bot))
+    }
+    assert {row["feedback_id"] for row in listed["7"]} == {row["feedback_id"] for row in listed["bot"]}
+    assert {row["feedback_id"] for row in listed["bot"]} == {"ward-7~fb_1", "ward-7~fb_2"}
+    assert "user_query" in listed["7"][0] and "user_query" not in listed["bot"][0]
+    for foreign in ("ward-8~fb_1", "fb_1"):
+        assert running.get(f"/api/v1/rlhf/feedback/{foreign}", headers=bot).status_code == 404
+        assert foreign not in running.get("/api/v1/rlhf/export", headers=bot).text.replace("ward-7~fb_1", "")
+    by_site = {row.site: row for row in measure(store).sites}
+    assert {name: (row.feedback, row.corrections) for name, row in by_site.items()} == {
+        "main": (1, 0), "ward-7": (1, 2), "ward-8": (1, 0)
+    }  # fmt: skip
+    page = browse("engineer").get("/web/sites").text
+    assert "Feedback by site" in page and page.count("ward-8") >= 2
+
+
+def test_an_admin_moves_users_and_who_comes_to_main_waits_for_a_second_admin(store, browse, running):
+    for role in ("clinician", "auditor"):  # they see the page, and no form
+        page = browse(role).get("/web/sites")
+        assert page.status_code == 200 and "/web/sites/assign" not in page.text
+        assert browse(role).post("/web/sites/assign", name="other", site="ward-7").status_code == 403
+    admin = browse("admin")
+    assert "A site begins with its first user" in admin.get("/web/sites").text
+    assert "belongs to the site now" in admin.post("/web/sites/assign", name="other", site="ward-7").text
+    page = admin.get("/web/sites").text
+    assert "<strong>ward-7</strong>" in page and "other" in page
+    assert admin.post("/web/sites/assign", name="other", site="Ward 7").status_code == 422
+    assert admin.post("/web/sites/assign", name="admin", site="ward-7").status_code == 422  # nobody moves themselves
+    assert admin.post("/web/sites/assign", name="auditor", site="ward-7").status_code == 422
+    back = admin.post("/web/sites/assign", name="other", site="main")
+    assert "waits for the approval of a second admin" in back.text and users.get_user(store, "other").waits
+    assert any(row["action"] == "users.site" and row["detail"]["waits"] for row in audit.page(store, limit=5))
+    key = {"Authorization": f"Bearer {users.new_key(store, users.get_user(store, 'admin'), actor='test')}"}
+    moved = running.post("/api/v1/sites/ward-9/users", json={"name": "engineer"}, headers=key)
+    assert moved.status_code == 200 and moved.json()["site"] == "ward-9" and not moved.json()["waits"]
+    listed = running.get("/api/v1/sites", headers=key).json()["sites"]
+    assert [row["site"] for row in listed] == ["main", "ward-9"]
+
+
+def test_an_item_about_two_sites_is_for_central_staff(store, browse, fill, wards):
+    pair = QueueContent(
+        prompt=prompt_of("Which one?"), answers=("A.", "B."), traces=(wards["ward-7"].trace_id, wards["ward-8"].trace_id)
+    )  # fmt: skip
+    both = QueueItem(kind="compare", content=pair, priority=0.9, reasons={}, raters=2)
+    fill(both)
+    assert sites.record_site(store, both.item_id) == "main"
+    assert "Which one?" not in browse("dr.ward-7").get("/web/queue").text

@@ -39,6 +39,7 @@ from medloop.api.routes import (
     queue,
     registry,
     rubrics,
+    sites,
     train,
     widget,
 )
@@ -142,6 +143,7 @@ def create_app(
         codebook,
         rubrics,
         deploy,
+        sites,
         experiments,
     )
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):

@@ -77,6 +77,7 @@ def metrics(
 def _show(measured: FeedbackMetrics) -> None:
     for columns, rows in (
         (("", ""), metrics_report.summary(measured)),
+        (metrics_report.SITES, metrics_report.site_rows(measured)),
         (metrics_report.AGREEMENT, metrics_report.agreement_rows(measured)),
         (metrics_report.RATERS, metrics_report.rater_rows(measured)),
         (metrics_report.COVERAGE, metrics_report.coverage_rows(measured)),

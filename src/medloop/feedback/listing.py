@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Preference, canonical_json
 from medloop.contracts.base import Timestamp
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.contracts.feedback import ChoiceOutcome, FeedbackType, Side
 from medloop.feedback.submit.bodies import Id
 from medloop.store.db import Store
@@ -56,11 +57,12 @@ class CorrectionFilter(RecordFilter):
 
 @dataclass(frozen=True)
 class Reader:
-    """Who reads: only their own records or all, with the texts or without."""
+    """Who reads: only their own records or all, with the texts or without; of another site than main, only what came from it."""
 
     user_id: str
     own_only: bool
     texts: bool
+    site: str = DEFAULT_SITE
 
     @property
     def sender(self) -> str | None:
@@ -81,14 +83,14 @@ def list_records(
     """Up to `limit` records after the one named `after`, newest first by default."""
     items, more = record_pages.page(
         store, kind, filters.model_dump(exclude_none=True), sender=reader.sender, texts=reader.texts, after=after, limit=limit,
-        newest_first=newest,
+        newest_first=newest, site=reader.site,
     )  # fmt: skip
     return RecordPage(items, items[-1][natural_id(crud.TABLES[kind])] if more else None)
 
 
 def get_record(store: Store, kind: type[Contract], record_id: str, reader: Reader) -> Json | None:
     """A record as this reader may see it; None when there is none for them."""
-    return record_pages.get(store, kind, record_id, sender=reader.sender, texts=reader.texts)
+    return record_pages.get(store, kind, record_id, sender=reader.sender, texts=reader.texts, site=reader.site)
 
 
 def read_event(kind: type[Contract], reader: Reader, items: list[Json], purpose: str) -> AuditEvent | None:

@@ -5,7 +5,8 @@
     judge(settings, store, cells, actor=user_id)  # one row of the form
 
 Verdicts are the same records as those of an imported form (evaluate/inspection/review_form.py), so their faults are labels of
-the trust meter. A dangerous answer opens an incident, as a critical flag in the review queue does. What machines said about an answer is not in a `WeekAnswer`: the reviewer judges first.
+the trust meter. A dangerous answer opens an incident, as a critical flag in the review queue does. What machines said about an
+answer is not in a `WeekAnswer`: the reviewer judges first.
 """
 
 from collections.abc import Mapping, Sequence

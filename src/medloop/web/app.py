@@ -37,6 +37,7 @@ from medloop.web.pages import (
     run,
     search,
     settings,
+    sites,
     teacher,
     traces,
     trust,
@@ -46,7 +47,7 @@ from medloop.web.pages import (
 PAGES = (
     home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
     trust, lineage, registry, deployments, knowledge, audit, users, settings, guidelines, static_files,
-    rubrics, inspect,
+    rubrics, inspect, sites,
     codebook, experiments, live, search, traces, datasets, filter, privacy, teacher,
 )  # fmt: skip
 

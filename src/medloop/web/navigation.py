@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "registry": READERS,
         "deployments": READERS,
         "experiments": READERS,
+        "sites": READERS,
         "releases": READERS,
     },
     "teach": {
@@ -59,7 +60,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 MENU = {name: roles for pages in GROUPS.values() for name, roles in pages.items()}
-SITE_PAGES = ("chat",)
+SITE_PAGES = ("queue", "rate", "compare", "correct", "history", "chat")  # they show a site its own records alone
 # G and a letter lead to a page; G H leads home.
 KEYS = {
     "queue": "q", "incidents": "i", "dashboard": "f", "datasets": "d", "traces": "t", "run": "r", "gate": "g", "registry": "m",

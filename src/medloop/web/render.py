@@ -17,7 +17,7 @@ from markupsafe import Markup
 from medloop.api.policy import Caller, read_form
 from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.web.markdown import render_markdown, split_reasoning
-from medloop.web.navigation import KEYS, MENU, MenuGroup, menu_of, page_of
+from medloop.web.navigation import KEYS, MENU, SITE_PAGES, MenuGroup, menu_of, page_of
 from medloop.web.static_files import version
 from medloop.web.words import Language, Translator, choose
 
@@ -42,7 +42,11 @@ class Viewer:
 
     @property
     def keys(self) -> dict[str, str]:
-        return {name: letter for name, letter in KEYS.items() if self.role in MENU[name] and not self.of_site}
+        return {name: letter for name, letter in KEYS.items() if self.may(name)}
+
+    def may(self, page: str) -> bool:
+        """Whether this person may open a page of the menu; where not, a page names things without a link."""
+        return self.role in MENU[page] and (not self.of_site or page in SITE_PAGES)
 
     @property
     def page(self) -> str:

@@ -1,7 +1,8 @@
 """The reading side of `/api/v1/rlhf/…`: lists, single records, exports; and `GET /metrics`.
 
 Clinicians and annotators see their own records with texts; the audit entry is on the disk before the texts leave the server.
-Engineers and admins see all records without texts, because they train on the de-identified dataset. Filters are fixed choices.
+Engineers and admins see all records without texts, because they train on the de-identified dataset. Users of a site see what was
+sent from there, by the same rules. Filters are fixed choices.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ router = APIRouter(prefix="/api/v1/rlhf", tags=["feedback"])
 metrics_router = APIRouter(tags=["metrics"])
 
 Json = dict[str, Any]
-RecordReader = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="feedback:read"))]
+RecordReader = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="feedback:read", sites=True))]
 MetricsReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
 RecordId = Annotated[str, InPath(max_length=200)]
 ERRORS: dict[int | str, Json] = {code: REFUSED[code] for code in (401, 403, 422, 429, 503)}
@@ -70,7 +71,7 @@ class PageOut(BaseModel):
 
 def reader(caller: Caller) -> Reader:
     own = caller.role in OWN_ONLY
-    return Reader(caller.user_id, own_only=own, texts=own)
+    return Reader(caller.user_id, own_only=own, texts=own, site=caller.site)
 
 
 def audit_write(event: AuditEvent) -> WriteRequest:

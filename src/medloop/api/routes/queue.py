@@ -24,7 +24,7 @@ from medloop.store.records.users import list_users
 
 router = APIRouter(prefix="/api/v1", tags=["queue"])
 
-Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="queue"))]
+Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="queue", sites=True))]
 QueueViewer = Annotated[Caller, Depends(allow("clinician", "annotator", "engineer", "admin", scope="queue"))]
 RaterReader = Annotated[Caller, Depends(allow("engineer", "admin", scope="metrics"))]  # it names people
 MetricsReader = Annotated[Caller, Depends(allow("engineer", "auditor", "admin", scope="metrics"))]
@@ -122,7 +122,8 @@ def next_item(
     it was. Clinicians get disputed items first."""
     check_rate(request, caller)
     senior = caller.role == "clinician"
-    item = queue.next_item(store_of(request), caller.user_id, senior=senior, kinds=(kind,) if kind else None)
+    kinds = (kind,) if kind else None
+    item = queue.next_item(store_of(request), caller.user_id, senior=senior, kinds=kinds, site=caller.site)
     if item is None:
         return Response(status_code=204)
     return LeasedItemOut.model_validate(item, from_attributes=True)

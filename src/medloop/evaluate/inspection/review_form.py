@@ -4,8 +4,9 @@
 
 Each verdict becomes a `Feedback` in the store and a line of `data/rl/inspection.jsonl`. A corrected answer also becomes a
 `Correction` and a line of `inspection_sft.jsonl`; a bad or dangerous answer with a correction also a preference pair; a dangerous
-one also a proposal for the red-team set and, in the transaction of its feedback, what `opens` gives for it: an incident. The line of `inspection.jsonl` is written last: after a kill the same import completes
-what is missing, and importing the same form twice adds nothing.
+one also a proposal for the red-team set and, in the transaction of its feedback, what `opens` gives for it: an incident. The line
+of `inspection.jsonl` is written last: after a kill the same import completes what is missing, and importing the same form twice
+adds nothing.
 """
 
 import re
@@ -257,7 +258,7 @@ def _verdict(row: FormRow, current: Mapping[tuple[str, str], ExpertVerdict]) -> 
 
 
 def _to_store(store: Store, new: Sequence[tuple[FormRow, ExpertVerdict]], actor: str, opens: Opens) -> set[str]:
-    """Feedback and corrections that are not stored yet; after a kill some may be. Returns the feedback that opened an incident."""
+    """Feedback and corrections that are not stored yet; after a kill some may be. Returns the feedback that opened incidents."""
     by = find_user_id(store, actor)  # on the page; at the command line nobody is logged in
     records = [record for row, verdict in new for record in _records(row, verdict, _rater(store, row.reviewer), by)]
     missing = [record for record in records if crud.get(store, type(record), crud.id_of(record)) is None]

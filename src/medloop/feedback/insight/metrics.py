@@ -9,7 +9,7 @@ Two passes over the store in bounded memory: one in the order of arrival (volume
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from medloop.bootstrap import share_interval
 from medloop.contracts import Interval, Trace, utc_now
 from medloop.contracts.base import Contract, Text, Timestamp
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.contracts.feedback import FAULT_AXES
 from medloop.feedback.insight import agreement as statistics
 from medloop.feedback.insight.alerts import Alert, make_alert, standing_alerts
@@ -27,6 +28,7 @@ from medloop.store.records import marks
 from medloop.store.records.audited_read import read_by_ids
 from medloop.store.records.incident_rows import IncidentCounts, count_incidents
 from medloop.store.records.marks import FeedbackMark
+from medloop.store.records.sites import sites_of_records
 from medloop.store.records.workspace_settings import axes
 
 STARS = (1, 2, 3, 4, 5)
@@ -70,6 +72,18 @@ class Coverage(Contract):
     rated: Interval
 
 
+class SiteFeedback(Contract):
+    """What came from one site; its opinion of the answers it got."""
+
+    site: Text
+    feedback: int
+    preferences: int
+    corrections: int
+    critical: int
+    mean_stars: Interval
+    thumbs_up: Interval
+
+
 class FeedbackMetrics(Contract):
     """All numbers of one measurement."""
 
@@ -96,6 +110,7 @@ class FeedbackMetrics(Contract):
     oldest_incident: Timestamp | None = None
     reward_model: TrainedResult | None = None  # its accuracy on held-out pairs
     policy: TrainedResult | None = None  # its gain in held-out reward
+    sites: tuple[SiteFeedback, ...] = ()  # where records came from more than one; main first
 
     @property
     def days(self) -> list[str]:
@@ -140,8 +155,11 @@ def measure(
     """All metrics; without `strata_of` no coverage."""
     config = config or MetricsConfig()
     totals, tracker = _Totals(), RaterTracker(marks.busiest_raters(store, span=config.span))
+    origin, by_site = sites_of_records(store), dict[str, _Totals]()
     for mark in marks.iterate_marks(store, span=config.span):
         totals.add(mark)
+        if origin:
+            by_site.setdefault(origin.get(mark.record_id, DEFAULT_SITE), _Totals()).add(mark)
         tracker.add(mark)
     agreement = measure_agreement(store, config, tracker)
     profiles = tracker.profiles(totals.stars)
@@ -157,7 +175,18 @@ def measure(
         raters=profiles, alerts=tuple(_alerts(config, totals, profiles, agreement, incidents, judges)),
         without_unit=totals.without_unit, coverage=coverage, coverage_sample=sample, incidents_open=incidents.open,
         incidents_closed=incidents.closed, oldest_incident=incidents.oldest_open, reward_model=reward_model_accuracy(store),
-        policy=policy_gain(store),
+        policy=policy_gain(store), sites=_sites(by_site),
+    )  # fmt: skip
+
+
+def _sites(by_site: Mapping[str, _Totals]) -> tuple[SiteFeedback, ...]:
+    names = sorted(by_site, key=lambda name: (name != DEFAULT_SITE, name))
+    return tuple(
+        SiteFeedback(
+            site=name, feedback=n.kinds["feedback"], preferences=n.kinds["preference"], corrections=n.kinds["correction"],
+            critical=n.critical, mean_stars=_mean_stars(n.stars), thumbs_up=share_interval(n.thumbs["up"], n.thumbs.total()),
+        )
+        for name in names if (n := by_site[name])
     )  # fmt: skip
 
 

@@ -144,6 +144,7 @@ RATERS = (
 DAYS = ("day", *KINDS)
 STARS = ("stars", "ratings")
 COVERAGE = ("risk", "traces", "with feedback")
+SITES = ("site", *KINDS, "mean stars", "thumbs up", "critical flags")
 
 
 def rater_rows(metrics: FeedbackMetrics) -> Rows:
@@ -164,6 +165,16 @@ def coverage_rows(metrics: FeedbackMetrics) -> Rows:
     return [(row.stratum, f"{row.traces:,}", format_interval(row.rated)) for row in metrics.coverage or ()]
 
 
+def site_rows(metrics: FeedbackMetrics) -> Rows:
+    return [
+        (
+            row.site, f"{row.feedback:,}", f"{row.preferences:,}", f"{row.corrections:,}", format_interval(row.mean_stars),
+            format_interval(row.thumbs_up), f"{row.critical:,}",
+        )
+        for row in metrics.sites
+    ]  # fmt: skip
+
+
 def alert_lines(metrics: FeedbackMetrics) -> list[str]:
     return [f"{alert.kind}: {f'{alert.about} ' if alert.about else ''}{alert.words}" for alert in metrics.alerts]
 
@@ -178,6 +189,7 @@ def markdown(metrics: FeedbackMetrics, path: Path) -> str:
     lines += [*(f"- {_safe(line)}" for line in alert_lines(metrics)), ""] if metrics.alerts else ["None.", ""]
     lines += _table(("", ""), summary(metrics))
     lines += [f"![{_safe(described(svg))}]({path.stem}_{name}.svg)\n" for name, svg in pictures(metrics).items()]
+    lines += ["## Sites", "", *_table(SITES, site_rows(metrics))] if metrics.sites else []
     lines += ["## Agreement", "", *_table(AGREEMENT, agreement_rows(metrics))]
     lines += ["## Raters", "", *_table(RATERS, rater_rows(metrics))]
     if metrics.coverage is not None:
@@ -216,6 +228,7 @@ def page(metrics: FeedbackMetrics) -> str:
         _html(("", ""), summary(metrics)),
     ]
     parts += [f"<figure>{svg}</figure>" for svg in pictures(metrics).values()]
+    parts += ["<h2>Sites</h2>", _html(SITES, site_rows(metrics))] if metrics.sites else []
     parts += [
         "<h2>Agreement</h2>",
         _html(AGREEMENT, agreement_rows(metrics)),

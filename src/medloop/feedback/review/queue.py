@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from medloop.contracts import Message, utc_now
 from medloop.contracts.dataset import Stratum
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.contracts.polarity import Polarity, polarity
 from medloop.privacy.phi.scrub import Scrubber
 from medloop.store.db import Store
@@ -110,11 +111,13 @@ def next_item(
     senior: bool = False,
     kinds: Sequence[str] | None = None,
     search: QuestionSearch = ANY_QUESTION,
+    site: str = DEFAULT_SITE,
     config: QueueConfig = DEFAULT,
     now: datetime | None = None,
 ) -> LeasedItem | None:
-    """The item for this rater, reserved until `until`; None when there is none for them. Seniors get disputes first."""
-    request = _request(rater, senior, kinds, search, config, now)
+    """The item for this rater, reserved until `until`; None when there is none for them. Seniors get disputes first, raters of a
+    site only items about answers given there."""
+    request = replace(_request(rater, senior, kinds, search, config, now), site=site)
     while (item := review_queue.lease(store, request)) is not None:
         clean = scrub_content(item.content.prompt, item.content.answers, item.content.contexts)
         if clean is None:
@@ -130,10 +133,11 @@ def next_item(
 
 
 def count_left(
-    store: Store, rater: str, *, senior: bool = False, kinds: Sequence[str] | None = None, search: QuestionSearch = ANY_QUESTION
-) -> int:
+    store: Store, rater: str, *, senior: bool = False, kinds: Sequence[str] | None = None,
+    search: QuestionSearch = ANY_QUESTION, site: str = DEFAULT_SITE,
+) -> int:  # fmt: skip
     """How many items this rater can still be given, the one in their hands included."""
-    return review_queue.count_left(store, _request(rater, senior, kinds, search, DEFAULT, None))
+    return review_queue.count_left(store, replace(_request(rater, senior, kinds, search, DEFAULT, None), site=site))
 
 
 def _request(

@@ -106,6 +106,13 @@ def get(store: Store, kind: type[C], record_id: str) -> C | None:
         return None if row is None else from_row(store, conn, kind, row)
 
 
+def exists(store: Store, kind: type[Contract], record_id: str) -> bool:
+    """Whether there is such a record; it is not read."""
+    table = TABLES[kind]
+    with store.read() as conn:
+        return conn.execute(select(table.c.id).where(tables.id_column(table) == record_id)).first() is not None
+
+
 def is_taken(store: Store, record_id: str, *, but: type[Contract]) -> bool:
     """Whether a record of another kind has this id, or an erased one had it."""
     others = [tables.id_column(TABLES[kind]) for kind in (Feedback, Preference, Correction, Trace) if kind is not but]

@@ -17,10 +17,12 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, Table, select
 
 from medloop.contracts import AuditEvent, Correction, Feedback, Preference
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import crud
 from medloop.store.records.lineage import select_superseded
+from medloop.store.records.site_items import of_site
 from medloop.store.tables import artifacts, id_column, incidents, lineage, natural_id, quarantine, withdrawals
 
 Kind = Literal["feedback", "preference", "correction"]
@@ -54,10 +56,13 @@ class _RelatedRows:
     incidents: dict[str, str]
 
 
-def own_records(store: Store, user_id: str, *, before: datetime | None = None, limit: int = 20) -> list[OwnRecord]:
-    """A page of everything this user sent, newest first; `before` is the time of the last record on the previous page."""
+def own_records(
+    store: Store, user_id: str, *, site: str = DEFAULT_SITE, before: datetime | None = None, limit: int = 20
+) -> list[OwnRecord]:  # fmt: skip
+    """A page of everything this user sent, newest first; `before` is the time of the last record on the previous page. A user of
+    a site gets what they sent from there: before, they may have read what other sites wrote."""
     with store.write() as conn:  # a write, because the audit line comes before the text
-        rows = [(kind, row) for kind in KINDS for row in _rows(conn, kind, user_id, before, limit)]
+        rows = [(kind, row) for kind in KINDS for row in _rows(conn, kind, user_id, site, before, limit)]
         rows = sorted(rows, key=lambda pair: pair[1].timestamp, reverse=True)[:limit]
         if not rows:
             return []
@@ -70,11 +75,14 @@ def own_records(store: Store, user_id: str, *, before: datetime | None = None, l
         return [_own_record(store, conn, kind, row, related) for kind, row in rows]
 
 
-def own_record(store: Store, user_id: str, kind: Kind, record_id: str) -> Feedback | Preference | Correction | None:
+def own_record(
+    store: Store, user_id: str, kind: Kind, record_id: str, *, site: str = DEFAULT_SITE
+) -> Feedback | Preference | Correction | None:
     """One of the user's records by its id; None if it does not exist or somebody else sent it."""
     table = _table(kind)
     with store.write() as conn:
-        row = conn.execute(select(table).where(id_column(table) == record_id, table.c.recorded_by == user_id)).first()
+        own = (table.c.recorded_by == user_id, of_site(id_column(table), site))
+        row = conn.execute(select(table).where(id_column(table) == record_id, *own)).first()
         if row is None:
             return None
         audit.append(conn, AuditEvent(actor=user_id, action=f"{table.name}.read", subject=record_id, detail={"purpose": "own"}))
@@ -85,9 +93,12 @@ def _table(kind: Kind) -> Table:
     return crud.TABLES[KINDS[kind]]
 
 
-def _rows(conn: Connection, kind: Kind, user_id: str, before: datetime | None, limit: int) -> Sequence[Row[Any]]:
+def _rows(
+    conn: Connection, kind: Kind, user_id: str, site: str, before: datetime | None, limit: int
+) -> Sequence[Row[Any]]:  # fmt: skip
     table = _table(kind)
-    query = select(table).where(table.c.recorded_by == user_id).order_by(table.c.timestamp.desc()).limit(limit)
+    query = select(table).where(table.c.recorded_by == user_id, of_site(id_column(table), site))
+    query = query.order_by(table.c.timestamp.desc()).limit(limit)
     return conn.execute(query if before is None else query.where(table.c.timestamp < before)).all()
 
 

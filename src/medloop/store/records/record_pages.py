@@ -13,9 +13,11 @@ from sqlalchemy import Connection, Row, Select, Table, select
 
 from medloop.contracts import Contract
 from medloop.contracts.base import iso_utc
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.errors import InputError
 from medloop.store.db import Store
 from medloop.store.records import crud
+from medloop.store.records.site_items import of_site
 from medloop.store.tables import encrypted_columns, id_column, tombstones
 
 Json = dict[str, Any]
@@ -24,17 +26,18 @@ _HIDDEN = {"id", "key_id", "text_key", "mac", "subject"}
 
 def page(
     store: Store, kind: type[Contract], conditions: Mapping[str, Any], *, sender: str | None, texts: bool, after: str | None,
-    limit: int, newest_first: bool,
+    limit: int, newest_first: bool, site: str = DEFAULT_SITE,
 ) -> tuple[list[Json], bool]:  # fmt: skip
-    """Up to `limit` records after the record `after`, and whether there are more; with `sender`, only those of one sender.
+    """Up to `limit` records after the record `after`, and whether there are more; with `sender`, only those of one sender, with a
+    `site` other than main only those that were sent from there.
 
     All rows come from one read, so a page is consistent.
     """
     table = crud.TABLES[kind]
-    query = _query(table, conditions, sender)
+    query = _query(table, conditions, sender, site)
     with store.read() as conn:
         if after is not None:
-            named = _query(table, {}, sender).where(id_column(table) == after)
+            named = _query(table, {}, sender, site).where(id_column(table) == after)
             last = last_row(conn, named.with_only_columns(table.c.id), "record")
             query = query.where(table.c.id < last if newest_first else table.c.id > last)
         order = table.c.id.desc() if newest_first else table.c.id
@@ -50,10 +53,12 @@ def last_row(conn: Connection, query: Select[Any], noun: str) -> int:
     return int(row_id)
 
 
-def get(store: Store, kind: type[Contract], record_id: str, *, sender: str | None, texts: bool) -> Json | None:
+def get(
+    store: Store, kind: type[Contract], record_id: str, *, sender: str | None, texts: bool, site: str = DEFAULT_SITE
+) -> Json | None:
     table = crud.TABLES[kind]
     with store.read() as conn:
-        row = conn.execute(_query(table, {}, sender).where(id_column(table) == record_id)).first()
+        row = conn.execute(_query(table, {}, sender, site).where(id_column(table) == record_id)).first()
         return None if row is None else _as_json(store, conn, table, row, texts)
 
 
@@ -64,8 +69,8 @@ def columns(kind: type[Contract], *, texts: bool) -> list[str]:
     return [name for name in table.columns.keys() if name not in hidden]
 
 
-def _query(table: Table, conditions: Mapping[str, Any], sender: str | None) -> Select[Any]:
-    query = select(table).where(id_column(table).not_in(select(tombstones.c.record_id)))
+def _query(table: Table, conditions: Mapping[str, Any], sender: str | None, site: str) -> Select[Any]:
+    query = select(table).where(id_column(table).not_in(select(tombstones.c.record_id)), of_site(id_column(table), site))
     if sender is not None:
         query = query.where(table.c.recorded_by == sender)
     for name, value in conditions.items():

@@ -20,6 +20,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, case, exists, func, insert, or_, select, update
 
 from medloop.contracts import AuditEvent, canonical_json
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.errors import InputError, StoreError
 from medloop.lexicon.language import detect_language
@@ -28,6 +29,7 @@ from medloop.store.db import Store
 from medloop.store.records.chunks import chunks
 from medloop.store.records.crud import decrypt_row
 from medloop.store.records.quarantine import withheld
+from medloop.store.records.site_items import mark_items, of_site
 from medloop.store.tables import queue_items as items
 from medloop.store.tables import queue_turns as turns
 from medloop.store.tables import rlhf_corrections, rlhf_feedback, traces
@@ -99,6 +101,7 @@ class LeaseRequest:
     language: str | None = None  # of the question
     words: tuple[str, ...] = ()  # all of them in the question
     without: tuple[str, ...] = ()  # items to leave out
+    site: str = DEFAULT_SITE  # users of another one get items about answers given there
     only: tuple[str, ...] | None = None  # items with the words of the search; None before they are known, or without words
 
 
@@ -120,6 +123,7 @@ def add_items_in(store: Store, conn: Connection, new_items: Iterable[QueueItem],
         conn.execute(insert(items), [{**_row(item), **key.columns, "content": _seal(key, item)} for item, key in sealed])
         event = AuditEvent(actor=actor, action="queue_items.add", subject="queue_items", detail={"rows": len(by_id)})
         audit.append(conn, event)
+        mark_items(store, conn, list(by_id.values()), actor=actor)
     return list(by_id.values())
 
 
@@ -230,12 +234,14 @@ def rewrite(store: Store, item_id: str, content: QueueContent, *, actor: str) ->
         audit.append(conn, AuditEvent(actor=actor, action="queue_items.scrub", subject=item_id))
 
 
-def leased_item(store: Store, item_id: str, rater: str) -> LeasedItem:
-    """The item as this rater saw it, for their verdict. The audit line about the reading was written with the lease."""
+def leased_item(store: Store, item_id: str, rater: str, site: str = DEFAULT_SITE) -> LeasedItem:
+    """The item as this rater saw it, for their verdict. The audit line about the reading was written with the lease. A rater who
+    has moved to a site meanwhile gets only items of that site."""
     with store.read() as conn:
         item, turn = turn_of(conn, item_id, rater)
         content = open_content(store, conn, item)
-        if _withdrawn(conn, item, content):
+        own = conn.execute(select(items.c.id).where(items.c.item_id == item_id, of_site(items.c.item_id, site))).first()
+        if own is None or _withdrawn(conn, item, content):
             raise UnknownItemError("This item is not assigned to you", "Ask for the next one")
     return _leased(item, content, until=turn.until, shown_first=turn.shown_first, adjudicates=turn.adjudicates)
 
@@ -260,6 +266,7 @@ def _own(ask: LeaseRequest, state: str = "held") -> Any:
 
 def _fits(ask: LeaseRequest) -> tuple[Any, ...]:
     fits = [items.c.kind.in_(ask.kinds), items.c.item_id.not_in(ask.without), ~withheld(items.c.trace_id)]
+    fits.append(of_site(items.c.item_id, ask.site))
     fits += [items.c.language == ask.language] if ask.language else []
     return (*fits, *([items.c.item_id.in_(ask.only)] if ask.only is not None else []))
 

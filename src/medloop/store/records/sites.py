@@ -6,8 +6,8 @@
     list_sites(store)
 
 The site of a request is that of the user whose key or session it has; no header can name another. Users of `main` are the
-central staff: they review, approve and read what all sites send. A user of any other site asks the assistant and sends
-feedback, and reads no record at all (api/policy.py), so nothing that another site wrote.
+central staff: they review, approve and read what all sites send. A user of any other site asks the assistant, sends feedback, and
+reviews and reads what was answered and said at that site (site_items.py), so nothing that another site wrote.
 """
 
 import re
@@ -25,8 +25,9 @@ from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
 from medloop.store.records import codebook, crud, experiments, routes
+from medloop.store.records.site_rules import ASKERS as ASKERS
 from medloop.store.records.site_rules import check_role_at
-from medloop.store.records.users import User, end_access
+from medloop.store.records.users import User, end_access, second_admin
 from medloop.store.records.write_request import Json
 from medloop.store.tables import api_keys, record_sites, users
 
@@ -59,16 +60,26 @@ def known_site(store: Store, name: str) -> str:
     return name
 
 
+def check_mover(user: User, actor: str) -> None:
+    if user.user_id == actor:
+        raise InputError("You cannot move yourself to another site", "Ask another admin")
+
+
 def assign(store: Store, user: User, site: str, *, actor: str) -> int:
     """Move a user to a site. Their sessions and keys end, because they gain or lose what they may read; how many keys. Keys of
-    programs of another site do not speak for them any more."""
+    programs of another site do not speak for them any more. Who comes to `main` from another site will read what all sites wrote:
+    where an admin of the service moves a clinician there, a second one approves it, as with a new clinician."""
     checked_site(site)
     check_role_at(user.name, user.role, site)
     with store.write() as conn:
-        conn.execute(update(users).where(users.c.user_id == user.user_id).values(site=site))
+        grants = site == DEFAULT_SITE and user.site != DEFAULT_SITE
+        waiting = second_admin(conn, user.role, actor) if grants else None
+        values = {"site": site, **({"requested_by": waiting} if waiting else {})}
+        conn.execute(update(users).where(users.c.user_id == user.user_id).values(**values))
         keys = end_access(conn, user.user_id, actor)
         _end_speaking_for(conn, user.user_id, site, actor)
         detail: dict[str, str | int | float | bool] = {"name": user.name, "site": site, "keys_revoked": keys}
+        detail["waits"] = waiting is not None
         audit.append(conn, AuditEvent(actor=actor, action="users.site", subject=user.user_id, detail=detail))
     return keys
 
@@ -93,6 +104,12 @@ def record_site(store: Store, record_id: str) -> str:
     """The site that a judgement was sent from."""
     rows = genuine_rows(store, record_sites, select(record_sites).where(record_sites.c.record_id == record_id))
     return str(rows[0].site) if rows else DEFAULT_SITE
+
+
+def sites_of_records(store: Store) -> dict[str, str]:
+    """By record, the site it was sent from; those of `main` are left out."""
+    with store.read() as conn:
+        return {row.record_id: row.site for row in conn.execute(select(record_sites.c.record_id, record_sites.c.site))}
 
 
 def site_rows(record_ids: Sequence[str], site: str, actor: str) -> tuple[list[tuple[Table, Json]], list[AuditEvent]]:

@@ -124,7 +124,7 @@ def add_user(store: Store, name: str, role: str, *, password: str | None = None,
     password_hash = None if password is None else _hash(password, name)
     user = User(uuid7(), name, role, utc_now(), False, password_hash is not None, temporary)
     with store.write() as conn:
-        user = replace(user, requested_by=_waits_for(conn, role, actor))
+        user = replace(user, requested_by=second_admin(conn, role, actor))
         if conn.execute(select(users.c.id).where(users.c.name == name)).first():
             raise InputError(f"There is already a user '{name}'", "Choose another name; 'medloop users list' shows all users")
         row = {"user_id": user.user_id, "name": name, "role": role, "created": user.created, "disabled": False, "site": user.site}
@@ -177,7 +177,7 @@ def change_user(store: Store, user: User, *, actor: str, role: str | None = None
         check_role_at(user.name, role, user.site)
     changes: dict[str, Any] = {k: v for k, v in {"role": role, "disabled": disabled}.items() if v is not None}
     with store.write() as conn:
-        waits_for = None if disabled else _waits_for(conn, role or user.role, actor)
+        waits_for = None if disabled else second_admin(conn, role or user.role, actor)
         pending = {"requested_by": waits_for} if waits_for or role else {}
         conn.execute(update(users).where(users.c.user_id == user.user_id).values(**changes, **pending))
         keys = end_access(conn, user.user_id, actor)  # neither a session nor a key keeps the old rights
@@ -190,7 +190,7 @@ def set_password(store: Store, user: User, password: str, *, actor: str, tempora
     """All sessions and keys of the user end; returns how many keys. A `temporary` password is changed at the first login."""
     password_hash = _hash(password, user.name)
     with store.write() as conn:
-        waits_for = None if actor == user.user_id else _waits_for(conn, user.role, actor)
+        waits_for = None if actor == user.user_id else second_admin(conn, user.role, actor)
         pending = {"requested_by": waits_for} if waits_for else {}
         values = {"password": password_hash, "must_change": temporary, **pending}
         conn.execute(update(users).where(users.c.user_id == user.user_id).values(**values))
@@ -213,7 +213,7 @@ def approve_user(store: Store, user: User, *, actor: str) -> None:
         _note(conn, actor, "users.approve", user.user_id, name=user.name, role=user.role, requested_by=str(requested_by))
 
 
-def _waits_for(conn: Connection, role: str, actor: str) -> str | None:
+def second_admin(conn: Connection, role: str, actor: str) -> str | None:
     """The admin who must not be alone in granting this role: a user of the service. The command line is nobody's account."""
     is_user = conn.execute(select(users.c.id).where(users.c.user_id == actor)).first() is not None
     return actor if is_user and role in APPROVED_ROLES else None

@@ -69,7 +69,7 @@ def dashboard_page(request: Request, caller: MetricsReader, days: Annotated[int,
 
 
 def _show(request: Request, caller: Caller, days: int) -> Response:
-    store, t, numbers = store_of(request), translator_of(request), _numbers(request, days)
+    store, t, numbers = store_of(request), translator_of(request), measured_numbers(request, days)
     who = People(store, t)
     context: dict[str, Any] = {"who": who, "spans": SPANS, "days": days, "numbers": numbers}
     context["incidents"] = list_incidents(store, IncidentFilter("open"), limit=MAX_INCIDENTS)
@@ -125,7 +125,7 @@ class DashboardCache:
             self._running.release()
 
 
-def _numbers(request: Request, days: int) -> DashboardNumbers | None:
+def measured_numbers(request: Request, days: int) -> DashboardNumbers | None:
     """The numbers of the last half minute, else new ones; of many records those that were measured last, at first none."""
     state, store = request.app.state, store_of(request)
     fresh: dict[int, float] = state.dashboard_cache  # emptied by pages that change what is counted

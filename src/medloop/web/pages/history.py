@@ -26,7 +26,7 @@ from medloop.web.words import Translator
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
-Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="feedback:read"))]
+Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="feedback:read", sites=True))]
 PAGE_SIZE = 20
 
 
@@ -48,7 +48,7 @@ class HistoryEntry:
 
 @router.get("/history")
 def history_page(request: Request, caller: Rater, before: Timestamp | None = None) -> Response:
-    records = own_records(store_of(request), caller.user_id, before=before, limit=PAGE_SIZE)
+    records = own_records(store_of(request), caller.user_id, site=caller.site, before=before, limit=PAGE_SIZE)
     older = records[-1].timestamp.isoformat() if len(records) == PAGE_SIZE else ""
     corrections = [record.record_id for record in records if record.kind == "correction"]
     taught = taught_by(store_of(request), corrections) if corrections else {}
@@ -93,7 +93,7 @@ def _taught(request: Request, caller: Caller, record: str, code: int = 200, **mo
 
 
 def _own(request: Request, caller: Caller, record: str) -> Correction:
-    found = own_record(store_of(request), caller.user_id, "correction", record)
+    found = own_record(store_of(request), caller.user_id, "correction", record, site=caller.site)
     if not isinstance(found, Correction):
         raise NotFoundError("You have sent no such correction")
     return found

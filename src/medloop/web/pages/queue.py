@@ -33,7 +33,7 @@ router = APIRouter(prefix="/web", include_in_schema=False)
 @router.get("/queue")
 def queue_page(request: Request, caller: Rater, lapsed: bool = False) -> Response:
     store, t, view = store_of(request), translator_of(request), queue_view(request.query_params)
-    item = queue.next_item(store, caller.user_id, senior=is_senior(caller), search=view.search)
+    item = queue.next_item(store, caller.user_id, senior=is_senior(caller), search=view.search, site=caller.site)
     if item is None:
         text = t("queue_none_matches") if view.fields else empty_queue_text(caller, t)
         return show_empty(request, caller, t("queue_title"), text, view)

@@ -41,7 +41,7 @@ from medloop.web.review.form import (
 from medloop.web.review.targets import RECORD_OF, ReviewKind, ReviewTarget, find_target, target_of_item, values_of_record
 from medloop.web.words import Translator
 
-Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="queue"))]
+Rater = Annotated[Caller, Depends(allow("clinician", "annotator", scope="queue", sites=True))]
 ParseForm = Callable[[Mapping[str, str], ReviewTarget | None, Translator], ReviewBody | Errors]
 BACK = ("queue", *RECORD_OF, "history")  # pages that a form leads back to
 FATES = ("waiting", "evaluation", "no_consent", "quarantined")
@@ -114,7 +114,7 @@ def open_form(request: Request, caller: Caller, kind: ReviewKind, names: Sequenc
     store, t = store_of(request), translator_of(request)
     target = find_target(store, caller, kind, fields)
     if target is None and not own:
-        item = queue.next_item(store, caller.user_id, senior=is_senior(caller), kinds=(kind,))
+        item = queue.next_item(store, caller.user_id, senior=is_senior(caller), kinds=(kind,), site=caller.site)
         target = target_of_item(item) if item else None
     if target is None and not _may_paste(caller, kind):
         text = t("nothing_to_compare") if kind == "compare" else empty_queue_text(caller, t)
@@ -260,7 +260,8 @@ def draw_form(
 
 def _progress(request: Request, caller: Caller, kinds: Sequence[str] | None, view: QueueView | None, t: Translator) -> str:
     search = view.search if view else ANY_QUESTION
-    left = queue.count_left(store_of(request), caller.user_id, senior=is_senior(caller), kinds=kinds, search=search)
+    store, senior = store_of(request), is_senior(caller)
+    left = queue.count_left(store, caller.user_id, senior=senior, kinds=kinds, search=search, site=caller.site)
     return t("queue_left_one") if left == 1 else t("queue_left", n=left)
 
 

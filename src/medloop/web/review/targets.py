@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from medloop.api.policy import Caller, NotFoundError
 from medloop.contracts import Correction, Feedback, Message, Preference, Trace
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.store.db import Store
 from medloop.store.records.audited_read import get_audited
 from medloop.store.records.history import Kind as RecordKind
@@ -54,9 +55,9 @@ class ReviewTarget:
 def find_target(store: Store, caller: Caller, kind: ReviewKind, fields: Mapping[str, str]) -> ReviewTarget | None:
     """The target that an address or a form names; None if it names none. What is not the caller's does not exist for them."""
     if item_id := fields.get("item"):
-        return target_of_item(leased_item(store, item_id, caller.user_id))
+        return target_of_item(leased_item(store, item_id, caller.user_id, caller.site))
     if record_id := fields.get("again"):
-        record = own_record(store, caller.user_id, RECORD_OF[kind], record_id)
+        record = own_record(store, caller.user_id, RECORD_OF[kind], record_id, site=caller.site)
         if record is None:
             raise NotFoundError("You have no such record")
         return _target_of_record(record, record_id)
@@ -79,11 +80,13 @@ def target_of_item(item: LeasedItem) -> ReviewTarget:
 
 
 def _read_trace(store: Store, caller: Caller, trace_id: str, purpose: str) -> Trace:
-    """Clinicians open the exchange that their assistant links to; annotators see what the queue gives them."""
+    """Clinicians open the exchange that their assistant links to, those of a site one of that site; annotators see what the
+    queue gives them."""
     trace = None
     if caller.role == "clinician":
         trace = get_audited(store, Trace, trace_id, actor=caller.user_id, purpose=purpose)
-    if trace is None or trace.conversation.answer is None:
+    elsewhere = trace is not None and caller.site not in (DEFAULT_SITE, trace.meta.get("site", DEFAULT_SITE))
+    if trace is None or elsewhere or trace.conversation.answer is None:
         raise NotFoundError("There is no such answer")
     return trace
 
@@ -136,7 +139,7 @@ def _target_of_record(record: Feedback | Preference | Correction, record_id: str
 
 def values_of_record(store: Store, caller: Caller, kind: ReviewKind, record_id: str) -> dict[str, str]:
     """What the form of this record of the caller said; nothing if it is not theirs."""
-    record = own_record(store, caller.user_id, RECORD_OF[kind], record_id)
+    record = own_record(store, caller.user_id, RECORD_OF[kind], record_id, site=caller.site)
     return {} if record is None else _fields_of(record)
 
 

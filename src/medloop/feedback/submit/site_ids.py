@@ -1,0 +1,39 @@
+"""Ids that clients choose, for each site its own: `fb_1` of ward-7 is stored as `ward-7~fb_1`, that of main as `fb_1`.
+
+    body = with_site_ids(store, body, "ward-7")       # the same body for main
+
+The answer names the id as it is stored. What a body refers to (`supersedes`, the `feedback_id` of a correction) may be given by
+either: the client's own id, if a record of the site has it, else as it is. `~` cannot be part of an id that a client chooses.
+"""
+
+from typing import TypeVar
+
+from medloop.contracts import Contract, Correction, Feedback, Preference
+from medloop.contracts.experiment import DEFAULT_SITE
+from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
+from medloop.store.db import Store
+from medloop.store.records import crud
+
+MARK = "~"
+OWN_ID: dict[type[SubmissionBody], tuple[str, type[Contract]]] = {
+    FeedbackBody: ("feedback_id", Feedback),
+    PreferenceBody: ("preference_id", Preference),
+    CorrectionBody: ("correction_id", Correction),
+}
+B = TypeVar("B", bound=SubmissionBody)
+
+
+def with_site_ids(store: Store, body: B, site: str) -> B:
+    if site == DEFAULT_SITE or isinstance(body, TraceBody):
+        return body
+    name, kind = OWN_ID[type(body)]
+    changes: dict[str, str] = {}
+    if (given := getattr(body, name)) is not None:
+        changes[name] = f"{site}{MARK}{given}"
+    named = {"supersedes": kind} | ({"feedback_id": Feedback} if isinstance(body, CorrectionBody) else {})
+    for field, kind_named in named.items():
+        reference = getattr(body, field)
+        own = f"{site}{MARK}{reference}"
+        if reference is not None and crud.exists(store, kind_named, own):
+            changes[field] = own
+    return body.model_copy(update=changes) if changes else body
