@@ -1,5 +1,6 @@
 """The loop as a page shows it: each stage with its sentence and the one link that moves it, for a reader of one role."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -129,6 +130,8 @@ def _reason(store: Store, standing: LoopStanding, t: Translator) -> GateWords:
         parts = refusal_parts(store, str(artifact))
         if parts and (step != "deploy" or said(parts).rstrip(".") in reason):  # a deployment may also wait for a server
             return in_words(parts, t)
+    if re.fullmatch(r"[A-Z]\w*Error", reason):  # a step that failed keeps the kind of its error alone
+        return GateWords(t("loop_failed_as", kind=reason), t.language)
     return told(reason, t)
 
 

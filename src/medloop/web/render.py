@@ -19,6 +19,7 @@ from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.web.markdown import render_markdown, split_reasoning
 from medloop.web.navigation import KEYS, MENU, SITE_PAGES, MenuGroup, menu_of, page_of
 from medloop.web.static_files import version
+from medloop.web.told import told
 from medloop.web.words import Language, Translator, choose
 
 LANGUAGE_COOKIE = "medloop_language"
@@ -70,6 +71,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    environment.globals["told"] = told
     environment.filters |= {"markdown": render_markdown, "answer_view": split_reasoning}
     return environment
 

@@ -2,12 +2,14 @@
 
     told("error_rate: 12% of 50 answers failed.", t)     # GateWords("错误率：50 个回答中 12% 失败。", "zh")
 
-The forms are in words/told.yaml, without the full stop where a sentence also stands inside another one. What a person wrote is
-never given to `told`.
+The forms are in words/told.yaml and told_errors.yaml, those of the gate in contracts/gate_reasons.yaml; without the full stop
+where a sentence also stands inside another one. What a person wrote is never given to `told`.
 """
 
 import re
+from functools import cache
 
+from medloop.contracts.gate_reasons import SLOT, reason_texts
 from medloop.web.gate_words import GateWords
 from medloop.web.words import Translator, table
 
@@ -21,6 +23,23 @@ def told(text: str, t: Translator) -> GateWords:
         return GateWords(text, "en")
     translated = _Teller(t).text(text)
     return GateWords(text, "en") if translated is None else GateWords(translated, t.language)
+
+
+@cache
+def _gate_forms() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """The sentences of the gate as patterns with a group for each slot, and their Chinese."""
+    texts = {key: pair for key, pair in reason_texts().items() if not SLOT.fullmatch(pair[0].strip())}
+    return tuple((_pattern(english.strip().removesuffix(".")), chinese) for english, chinese in texts.values())
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    parts, known = SLOT.split(text), set[str]()  # plain, slot, plain, …
+    pieces = []
+    for place, part in enumerate(parts):
+        slot = f"(?P={part})" if part in known else f"(?P<{part}>.+?)"
+        pieces.append(slot if place % 2 else re.escape(part))
+        known |= {part} if place % 2 else set()
+    return re.compile("".join(pieces), re.S)
 
 
 class _Teller:
@@ -46,7 +65,14 @@ class _Teller:
         whole = self.t.sentence(text.removesuffix("."), self.keys, self._part)
         if whole is not None:
             return whole + "。" if text.endswith(".") else whole
-        return self.t.sentence(text, self.keys, self._part)
+        return self.t.sentence(text, self.keys, self._part) or self._of_gate(text)
+
+    def _of_gate(self, text: str) -> str | None:
+        """What the gate says inside a sentence of a deployment."""
+        for form, chinese in _gate_forms():
+            if match := form.fullmatch(text):
+                return SLOT.sub(lambda slot: self._part(match[slot[1]]), chinese).removesuffix("。")
+        return None
 
     def _part(self, part: str) -> str:
         """What stands in a slot may be a sentence, too, such as what a server said; else it stays as it is."""

@@ -1,5 +1,6 @@
 """Deployments: what answers now, what each model server has, the history with its alarms; roll back, deploy, clear a block."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -108,8 +109,11 @@ def _show(
     store, t = store_of(request), translator_of(request)
     status = deploy_status(store)
     earlier = dict.fromkeys(route.version for route in routes(store, limit=200) if route.version is not None)
-    live = status.live
+    live, blocks = status.live, events(store, limit=1000, kinds=("block",))
+    challenger = status.challenger
     context: dict[str, Any] = {
+        "challenger": None if challenger and live and challenger.served_name == live.served_name else challenger,
+        "instead": lambda row: _instead(row, blocks, t),
         "status": status, "rows": events(store, limit=MOST_EVENTS, kinds=SHOWN), "who": People(store, t),
         "stoppable": sorted({route.version for route in status.sites.values() if live is None or route.version != live.version}),
         "earlier": [version for version in earlier if live is None or version != live.version],
@@ -125,6 +129,15 @@ def _reason(row: DeployEvent | Route, t: Translator) -> GateWords:
     kind = row.kind if isinstance(row, DeployEvent) else ""
     is_ours = kind in WRITTEN or row.changed_by == "medloop" or row.reason in USUAL
     return told(row.reason, t) if is_ours else GateWords(row.reason, "")
+
+
+def _instead(row: DeployEvent | Route, blocks: Sequence[DeployEvent], t: Translator) -> str:
+    """What stands before the reason of a rollback: it is about the version that was taken back, not the one that answers."""
+    block = next((one for one in blocks if one.reason == row.reason and one.timestamp <= row.timestamp), None)
+    if block is None or block.served_name == row.served_name or (isinstance(row, DeployEvent) and row.kind != "switch"):
+        return ""
+    version = t("deployments_version", version=block.version) if block.version else block.served_name
+    return t("deployments_instead", version=version)
 
 
 def _refusal(store: Store, status: DeployStatus, t: Translator) -> GateWords:

@@ -16,6 +16,7 @@ from medloop.api.policy import Caller, allow
 from medloop.api.routes.quarantine import KIND, STATE, for_review, opened_for_review
 from medloop.feedback.review import quarantine_marks
 from medloop.feedback.review.quarantine_marks import UNSURE, QuarantineMark
+from medloop.privacy.phi import disguised
 from medloop.store.db import Store
 from medloop.store.records import quarantine
 from medloop.store.records.quarantine import REASONS, HeldTexts, State
@@ -35,6 +36,11 @@ DOUBTS = {
     "a number or an address that could not be removed": "doubt_number",
     "characters that are not Unicode text": "doubt_unicode",
     "a text that keeps changing while it is scrubbed": "doubt_changing",
+    "an identifier that is announced and was not found": "doubt_announced",
+    "an ordinary word where a name is expected": "doubt_slot",
+    "a text that is too long to scan": "doubt_long",
+    "a text that takes too long to scan": "doubt_slow",
+    disguised.REASON: "doubt_hidden",
     UNSURE: "doubt_unsure",
 }
 

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from medloop.api.deps import check_rate, store_of
 from medloop.api.policy import Caller, NotFoundError
 from medloop.api.routes.registry import PROMOTERS, Promoter, RegistryReader
-from medloop.contracts.registry import Alias
+from medloop.contracts.registry import Alias, AliasChange
 from medloop.errors import InputError
 from medloop.privacy.phi.reason import LONGEST_REASON
 from medloop.registry import promote as aliases
@@ -21,6 +21,7 @@ from medloop.store.records.registry import NoSuchVersionError, PromotionRefusedE
 from medloop.web.gate_words import GateWords, in_words
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
+from medloop.web.told import told
 from medloop.web.words import Translator
 
 router = APIRouter(prefix="/web", include_in_schema=False)
@@ -78,6 +79,11 @@ def _change(store: Store, step: str, alias: Alias, form: dict[str, str], by: str
     return aliases.promote_in(store, int(number), actor=by, alias=alias, reason=reason)
 
 
+def _is_ours(change: AliasChange) -> bool:
+    """Whether medloop wrote the reason; the words of a person stay as they are."""
+    return change.changed_by == "medloop" or change.reason == "it is the champion now"
+
+
 def _show(
     request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", detail: GateWords | None = None
 ) -> Response:  # fmt: skip
@@ -89,6 +95,7 @@ def _show(
     changes = list(reversed(registry.history(store, store.settings.registry.model)))[:MOST_CHANGES]
     context: dict[str, Any] = {"versions": list_versions(store), "changes": changes, "aliases": ALIASES, "note": note}
     context |= {"who": People(store, t), "problem": problem, "detail": detail, "refusal_of": refusal_of}
+    context["reason"] = lambda change: told(change.reason, t) if _is_ours(change) else GateWords(change.reason, "")
     context |= {"before": aliases.version_before(store)}
     context |= {"may_promote": caller.role in PROMOTERS, "max_reason": LONGEST_REASON}
     return show(request, caller, "registry.html", code, **context)
