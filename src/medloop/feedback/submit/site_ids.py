@@ -6,8 +6,6 @@ The answer names the id as it is stored. What a body refers to (`supersedes`, th
 either: the client's own id, if a record of the site has it, else as it is. `~` cannot be part of an id that a client chooses.
 """
 
-from typing import TypeVar
-
 from medloop.contracts import Contract, Correction, Feedback, Preference
 from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
@@ -20,17 +18,17 @@ OWN_ID: dict[type[SubmissionBody], tuple[str, type[Contract]]] = {
     PreferenceBody: ("preference_id", Preference),
     CorrectionBody: ("correction_id", Correction),
 }
-B = TypeVar("B", bound=SubmissionBody)
 
 
-def with_site_ids(store: Store, body: B, site: str) -> B:
+def with_site_ids(store: Store, body: SubmissionBody, site: str) -> SubmissionBody:
     if site == DEFAULT_SITE or isinstance(body, TraceBody):
         return body
     name, kind = OWN_ID[type(body)]
     changes: dict[str, str] = {}
     if (given := getattr(body, name)) is not None:
         changes[name] = f"{site}{MARK}{given}"
-    named = {"supersedes": kind} | ({"feedback_id": Feedback} if isinstance(body, CorrectionBody) else {})
+    named: dict[str, type[Contract]] = {"supersedes": kind}
+    named |= {"feedback_id": Feedback} if isinstance(body, CorrectionBody) else {}
     for field, kind_named in named.items():
         reference = getattr(body, field)
         own = f"{site}{MARK}{reference}"
