@@ -6,8 +6,8 @@
 Unknown trace ids and users are refused. Nothing is refused for its text: one that may name somebody is stored (encrypted, as all
 are) with a row in `quarantine`, and no dataset uses it before a person has reviewed it. A critical flag opens an incident and
 adds a red-team case in the same transaction. A record is never changed: `supersedes` names an earlier one of the sender. An id
-that the sender gives is stored once: the same record again gets its answer again, another one under that id is refused. Ids of a
-site other than main begin with its name (site_ids.py), so that no site learns which ids another one has taken.
+that the sender gives is stored once: the same record again gets its answer again, another one under that id is refused (ids of a
+site: site_ids.py).
 """
 
 import hashlib
@@ -71,8 +71,7 @@ OWN_ID = "Send the id that you received for it"
 
 def prepare_submission(store: Store, body: SubmissionBody, sender: Sender, *, key: str | None = None) -> WriteRequest:
     """The submission of one body. What only the store knows (does the trace exist?) is checked when the rows are built."""
-    clinician = check_sender(store, body, sender)
-    sent, body = body, with_site_ids(store, body, sender.site)
+    clinician, sent, body = check_sender(store, body, sender), body, with_site_ids(store, body, sender.site)
     _check_axes(store, body)
     _check_given_id(store, body)
     scan = PhiScan(sender.user_id, list(_sent_texts(body)))
