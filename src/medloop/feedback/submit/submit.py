@@ -6,8 +6,7 @@
 Unknown trace ids and users are refused. Nothing is refused for its text: one that may name somebody is stored (encrypted, as all
 are) with a row in `quarantine`, and no dataset uses it before a person has reviewed it. A critical flag opens an incident and
 adds a red-team case in the same transaction. A record is never changed: `supersedes` names an earlier one of the sender. An id
-that the sender gives is stored once: the same record again gets its answer again, another one under that id is refused (ids of a
-site: site_ids.py).
+that the sender gives (site_ids.py) is stored once: the same again gets its answer again, another one under that id is refused.
 """
 
 import hashlib
