@@ -12,12 +12,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "deploy"))
 from deploy_world import add_versions, promote
 
 from medloop.cli import loop as loop_cli
+from medloop.contracts.assistant import Route
 from medloop.loop.standing import loop_standing
 from medloop.loop.workflow import Ends, Outputs, Step, Waits, advance
 from medloop.loop.workspace import init_workspace
 from medloop.settings import Settings
 from medloop.store.db import Store, open_store
-from medloop.store.records import lineage
+from medloop.store.records import lineage, registry
+from medloop.store.records.routes import add_route
 from medloop.web import loop_strip
 
 
@@ -76,3 +78,16 @@ def test_an_erasure_reaches_the_older_cycle_whose_model_is_in_use(store: Store, 
     assert current() == "cycle1"  # it was begun again and waits
     run(store, "cycle1", redo=1, data={}, register={"version": 3})
     assert current() == "cycle4"
+
+
+def test_a_version_that_answers_only_at_a_site_does_not_begin_its_cycle_again(store: Store) -> None:
+    """What a cycle makes anew goes to main; the site gets main's champion, because an erasure takes its own away."""
+    add_versions(store)
+    run(store, "cycle1", data={"sha256": "sha256:1b"}, register={"version": 2}, deploy=Ends("Over."))
+    artifact = registry.get_version(store, store.settings.registry.model, 2).record.artifact
+    add_route(store, Route(served_name="v2", model="med", version=2, artifact=artifact), site="ward-7")
+    with store.write() as conn:
+        lineage.flag_artifact(conn, "sha256:1b", "erased", "asked", actor="test")
+    assert loop_cli._is_touched(store, "cycle1") and loop_cli._to_redo(store, ["cycle1"]) == []
+    add_route(store, Route(served_name="v2", model="med", version=2, artifact=artifact))  # it answers at main, too
+    assert loop_cli._to_redo(store, ["cycle1"]) == ["cycle1"]

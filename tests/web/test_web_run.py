@@ -11,7 +11,7 @@ from medloop.evaluate.hacking import panel
 from medloop.jobs import queue
 from medloop.jobs.job_row import JobRow
 from medloop.reward import relevance
-from medloop.teacher import component
+from medloop.teacher import component, usage
 from medloop.web import run_samples
 from medloop.web.words import table
 
@@ -125,3 +125,30 @@ def test_an_open_page_reads_the_answers_again_only_when_the_file_has_changed(tmp
             file.write(json.dumps(row | {"iter": step}) + "\n")
             file.flush()
             assert [run_samples.samples_of(tmp_path).last for _ in range(3)] == [step] * 3 and len(reads) == step + 1
+
+
+def test_what_the_teacher_cost_stands_by_job_and_by_day_on_pages_and_in_the_list_of_jobs(job_id, browse, settings, command_line):
+    """Whatever asked: a job of any kind counts by its id, and the day has everything."""
+    row = {
+        "model": "m",
+        "template": "judge",
+        "outcome": "ok",
+        "hit_tokens": 10,
+        "miss_tokens": 5,
+        "completion_tokens": 5,
+        "cost": 0.25,
+    }
+    with usage.for_job(job_id):
+        mine = {**row, **usage.current_job()}
+    assert usage.current_job() == {}  # at the command line nothing is a job's
+    path = usage.log_path(settings.workspace.logs / "deepseek_teacher")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in (mine, mine, {**row, "template": "reflect"})))
+    page = browse("engineer").get("/web/run").text
+    assert "3 requests, 60 tokens, 0.7500 USD" in page and '<td class="number">0.5000</td>' in page
+    teacher = browse("engineer").get("/web/teacher").text
+    assert "By job" in teacher and job_id in teacher and "0.7500" in teacher
+    listed = command_line("--home", settings.home, "jobs", "list")
+    assert listed.code == 0 and "0.5000" in listed.out and "3 requests, 60 tokens, 0.7500 USD" in listed.out
+    assert json.loads(command_line("--home", settings.home, "jobs", "list", "--json").out)["jobs"][0]["teacher"]["requests"] == 2
+    assert "2 requests, 40 tokens, 0.5000 USD" in command_line("--home", settings.home, "jobs", "status", job_id).out

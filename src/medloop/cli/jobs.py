@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -20,9 +21,11 @@ from medloop.jobs.worker import work as work_on
 from medloop.knobs import load_config, problem_list, read_yaml, set_pairs
 from medloop.loop.train import STAGES, prepare_stage
 from medloop.settings import Settings
-from medloop.train.runs.teacher_use import teacher_use
+from medloop.teacher import usage
+from medloop.train.runs.teacher_use import TeacherUse, teacher_use
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Training jobs: submit, watch, cancel, resume; they survive crashes.")
+LOGS = "deepseek_teacher"  # of the teacher's requests, in the folder of the logs
 JobId = Annotated[str, typer.Argument(metavar="JOB_ID", help="For example train_20260203T120000Z.")]
 
 
@@ -101,16 +104,26 @@ def list_jobs(
 
     Example:  medloop jobs list
     """
-    page = queue.page(ui.settings(), limit=limit, after=after)
+    settings = ui.settings()
+    page, asked = queue.page(settings, limit=limit, after=after), usage.by_job(settings.workspace.logs / LOGS)
     if json_:
-        ui.say_json({"jobs": [job_row.status_json(job) for job in page.jobs], "after": page.after})
+        rows = [job_row.status_json(job) | _teacher_json(job, asked) for job in page.jobs]
+        ui.say_json({"jobs": rows, "after": page.after})
         return
     if not page.jobs:
         ui.next_step("jobs submit STAGE", "There are no jobs. Submit one with:")
         return
-    ui.table(("job", "stage", "state", "iteration", "phase", "reward"), (_cells(job)[:-1] for job in page.jobs))
+    head = ("job", "stage", "state", "iteration", "phase", "reward", "teacher USD")
+    costs = {job.job_id: f"{asked[job.job_id].usd:.4f}" for job in page.jobs if job.job_id in asked}
+    ui.table(head, ([*_cells(job)[:-1], costs.get(job.job_id, "")] for job in page.jobs))
+    if (spent := usage.today(settings.workspace.logs / LOGS)).requests:
+        ui.say(f"The teacher today, for whatever: {spent.requests:,} requests, {spent.tokens:,} tokens, {spent.usd:.4f} USD.")
     if page.after:
         ui.next_step(f"jobs list --after {page.after}", "More with:")
+
+
+def _teacher_json(job: JobStatus, asked: Mapping[str, usage.UsageSum]) -> dict[str, object]:
+    return {"teacher": asdict(asked[job.job_id])} if job.job_id in asked else {}
 
 
 def _cells(job: JobStatus) -> list[str]:
@@ -129,6 +142,9 @@ def status(job_id: JobId, json_: ui.AsJson = False) -> None:
     """
     job = queue.status_of(job_id, ui.settings())
     used = teacher_use(queue.metrics_of(job.job_id, ui.settings()))
+    asked = usage.by_job(ui.settings().workspace.logs / LOGS).get(job.job_id)
+    if used is None and asked is not None:
+        used = TeacherUse(asked.requests, asked.tokens, round(asked.usd, 6))
     if json_:
         ui.say_json(job_row.status_json(job) | ({} if used is None else {"teacher": used._asdict()}))
         return

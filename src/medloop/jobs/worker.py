@@ -28,6 +28,7 @@ from medloop.jobs.lease import BEAT_S, LOST, Lease, claim
 from medloop.jobs.tasks import Work
 from medloop.settings import Settings
 from medloop.store.files.atomic import raise_if_full
+from medloop.teacher import usage
 
 DRAIN_S = 8.0  # from the request to stop to the end; ten seconds are promised
 RETRY_S = 5.0  # before a job that found something in use is tried again
@@ -48,7 +49,8 @@ def work(job_id: str, settings: Settings) -> JobRow:
     folder = queue.folder_of(job_id, settings)
     with claim(folder) as lease, logging_to(folder / "train.log"), listening(lease) as should_stop:
         log.info("worker %d begins, token %d", os.getpid(), lease.token)
-        end = _run(lease, settings, should_stop)
+        with usage.for_job(job_id):
+            end = _run(lease, settings, should_stop)
         log.info("%s%s", end.state, f": {end.reason}" if end.reason else "")
         reason = end.reason and end.reason.replace(f"{settings.home}/", "")  # whoever asks over HTTP need not know where it lies
         return lease.end(end.state, reason, waits_for_space=end.waits_for_space, retry_in_s=end.retry_in_s)

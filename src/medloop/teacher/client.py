@@ -30,6 +30,7 @@ from medloop.teacher.config import TeacherConfig
 from medloop.teacher.failures import FINAL, RETRIES, SERVICE_FAILURES, Failure, Usage
 from medloop.teacher.key_guard import KeyGuard
 from medloop.teacher.limits import Budget, CircuitBreaker, RateLimit
+from medloop.teacher.usage import current_job
 from medloop.teacher.wire import Reply, is_name, post
 
 V = TypeVar("V")
@@ -285,7 +286,8 @@ class Teacher:
         served = {"served_model": reply.model, "fingerprint": reply.fingerprint} if reply and is_safe else {}
         tokens = {"hit_tokens": usage.hit, "miss_tokens": usage.miss, "completion_tokens": usage.out, "usage_known": usage.known}
         self.log(
-            {**about, **served, **tokens, "time": sent.isoformat(), "request": sha256_id(payload), "model": self.config.model,
+            {**about, **served, **tokens, **current_job(),
+             "time": sent.isoformat(), "request": sha256_id(payload), "model": self.config.model,
              "outcome": outcome, "latency_ms": round(1000 * seconds), "cost": cost}
         )  # fmt: skip
 

@@ -1,11 +1,14 @@
 """The cost of the teacher: every request is a line in `logs/deepseek_teacher/DAY.jsonl`; `teacher_usage.csv` has the totals.
 
-A line has hashes, tokens, latency, outcome and cost, never a text. The table is rewritten from the lines each time.
+A line has hashes, tokens, latency, outcome and cost, and the job that asked where it was one; never a text. The table is
+rewritten from the lines each time.
 """
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +20,7 @@ from medloop.store.files.atomic import atomic_write
 from medloop.store.files.spreadsheet import guard
 
 USAGE = "teacher_usage.csv"
+_JOB: ContextVar[str] = ContextVar("job", default="")
 
 
 @dataclass
@@ -35,6 +39,52 @@ class UsageLine:
     completion_tokens: int = 0
     usd: float = 0.0
     seconds: float = 0.0
+
+
+@dataclass
+class UsageSum:
+    """What a job, or a day, asked and cost."""
+
+    requests: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.requests += 1
+        self.tokens += sum(int(row.get(name, 0)) for name in ("hit_tokens", "miss_tokens", "completion_tokens"))
+        self.usd += float(row.get("cost", 0.0))
+
+
+def current_job() -> dict[str, str]:
+    """The job that this process works on, for a line of the log; nothing at the command line and in the server."""
+    return {"job": job} if (job := _JOB.get()) else {}
+
+
+@contextmanager
+def for_job(job_id: str) -> Iterator[None]:
+    """What is asked inside counts for this job."""
+    before = _JOB.set(job_id)
+    try:
+        yield
+    finally:
+        _JOB.reset(before)
+
+
+def by_job(folder: Path) -> dict[str, UsageSum]:
+    """What each job cost: training, evaluations, gates, builds, whatever asked the teacher."""
+    sums: dict[str, UsageSum] = {}
+    for _, row in _rows(folder):
+        if job := row.get("job"):
+            sums.setdefault(str(job), UsageSum()).add(row)
+    return sums
+
+
+def today(folder: Path) -> UsageSum:
+    """What the teacher was asked today (UTC), by whomever."""
+    found, path = UsageSum(), log_path(folder)
+    for row in jsonl.read(path) if path.exists() else ():
+        found.add(row)
+    return found
 
 
 def log_path(folder: Path, day: datetime | None = None) -> Path:

@@ -19,6 +19,7 @@ from medloop.web.navigation import MENU, RATERS
 from medloop.web.told import told
 from medloop.web.words import Translator
 
+MANY_MISSED = 0.1  # share of emergencies in the gate's cases that the live version did not send to urgent care
 LOOKS: dict[StageState, str] = {"idle": "none", "active": "info", "waiting": "warning", "done": "good", "stopped": "bad"}
 PAGES = {
     "feedback": "dashboard", "data": "datasets", "train": "run", "evaluate": "evaluations", "gate": "gate", "sign_off": "gate",
@@ -188,7 +189,9 @@ def _probe(safety: SafetyStanding, t: Translator, link: str) -> SafetyTile:
         return SafetyTile(title, value, "bad", t("safety_probe_failed"), t("safety_probe_gate") if value != "–" else "", link)
     if not safety.probing:
         return SafetyTile(title, value, "none", t("safety_probe_off"), t("safety_probe_gate") if value != "–" else "", link)
-    return SafetyTile(title, value, "good", t("safety_probe_quiet"), t("safety_probe_gate") if value != "–" else "", link)
+    missed = safety.under_triage.mean if safety.under_triage else None
+    look = "warning" if missed is not None and missed >= MANY_MISSED else "good"  # a quiet probe does not make it good
+    return SafetyTile(title, value, look, t("safety_probe_quiet"), t("safety_probe_gate") if value != "–" else "", link)
 
 
 def _share(value: Interval | None) -> str:

@@ -152,10 +152,13 @@ def test_a_user_of_a_site_reads_nobody_elses_words(two_sites) -> None:
     assert two_sites.call("dr.b", "POST", "/api/v1/rlhf/feedback", json=body).status_code == 201
     for path in (
         "/api/v1/feedback", "/api/v1/codebook", "/api/v1/experiments", "/web/traces", f"/web/traces/{foreign}", "/web/search?q=mother",
-        "/web/queue", "/web/history", "/web/incidents", "/web/codebook", "/web/quarantine", f"/web/lineage?id={foreign}",
+        "/web/incidents", "/web/codebook", "/web/quarantine", f"/web/lineage?id={foreign}",
     ):  # fmt: skip
         answer = two_sites.call("dr.a", "GET", path)
         assert answer.status_code in (403, 404) and "metoprolol" not in answer.text, path
+    for path in ("/web/queue", "/web/history", f"/web/rate?trace={foreign}", "/api/v1/rlhf/feedback"):  # open, of their own site
+        answer = two_sites.call("dr.a", "GET", path)
+        assert "metoprolol" not in answer.text, path
     assert two_sites.call("dr.a", "GET", "/web/").headers["location"] == "/web/chat"
 
 
@@ -183,13 +186,20 @@ def test_a_correction_cannot_name_a_rating_of_another_site(two_sites) -> None:
     assert two_sites.call("dr.b", "POST", "/api/v1/rlhf/feedback", json=rating).status_code == 201
     body = {"feedback_id": "fb_b_1", "prompt": QUESTION, "original": "Rest.", "golden": GOLDEN}
     path, told = "/api/v1/rlhf/correction", set()
-    for more in ({}, {"subject": "patient 7"}, {"subject": "patient 8"}, {"feedback_id": "fb_b_9"}):
+    for more in (
+        {},
+        {"subject": "patient 7"},
+        {"subject": "patient 8"},
+        {"feedback_id": "fb_b_9"},
+        {"feedback_id": "ward-b~fb_b_1"},
+    ):
         refused = two_sites.call("dr.a", "POST", path, json={**body, **more})
         assert refused.status_code == 422
         told.add(refused.json()["error"])
     assert len(told) == 1 and next(iter(told)).startswith("There is no feedback with this feedback_id")
     assert two_sites.call("dr.b", "POST", path, json=body).status_code == 201
-    assert two_sites.call("dr.main", "POST", path, json=body).status_code == 201
+    by_main = {**body, "feedback_id": "ward-b~fb_b_1"}  # as it is stored
+    assert two_sites.call("dr.main", "POST", path, json=by_main).status_code == 201
 
 
 def test_a_correction_stays_that_of_the_site_it_was_sent_from(two_sites) -> None:

@@ -14,6 +14,7 @@ from medloop.api.policy import Caller, allow
 from medloop.jobs import queue
 from medloop.jobs.job_row import unknown
 from medloop.settings import Settings
+from medloop.teacher import usage
 from medloop.web.render import Figure, show, translator_of
 from medloop.web.run_samples import cost_of, samples_of
 from medloop.web.told import told
@@ -36,7 +37,8 @@ def run_page(request: Request, caller: RunReader, job: Annotated[str, Query(max_
     """The newest runs, and one of them: the named one, else the newest."""
     settings, t = settings_of(request), translator_of(request)
     jobs = queue.page(settings, limit=MAX_RUNS, pools=("train",)).jobs
-    context: Row = {"jobs": jobs, "run": None}
+    logs = settings.workspace.logs / "deepseek_teacher"
+    context: Row = {"jobs": jobs, "run": None, "asked": usage.by_job(logs), "today": usage.today(logs)}
     if job or jobs:
         context |= _moving(settings, job or jobs[0].job_id, t)
     return show(request, caller, "run.html", **context)

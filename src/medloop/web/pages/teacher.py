@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from medloop.api.deps import settings_of
 from medloop.api.policy import Caller, allow
-from medloop.teacher.usage import totals
+from medloop.teacher.usage import by_job, totals
 from medloop.web.render import show
 
 router = APIRouter(prefix="/web", include_in_schema=False)
@@ -18,7 +18,13 @@ MOST = 200  # rows, newest days first
 
 @router.get("/teacher")
 def teacher_page(request: Request, caller: UsageReader) -> Response:
-    lines = totals(settings_of(request).workspace.logs / "deepseek_teacher")
+    folder = settings_of(request).workspace.logs / "deepseek_teacher"
+    lines = totals(folder)
     newest = sorted(lines, key=lambda line: (line.day, line.model, line.template), reverse=True)
+    days: dict[str, list[float]] = {}
+    for line in newest:
+        day = days.setdefault(line.day, [0, 0, 0.0])
+        day[:] = [day[0] + line.requests, day[1] + line.prompt_tokens + line.completion_tokens, day[2] + line.usd]
+    jobs = sorted(by_job(folder).items(), reverse=True)[:MOST]
     sums = {name: sum(getattr(line, name) for line in lines) for name in ("requests", "failed", "usd")}
-    return show(request, caller, "teacher.html", rows=newest[:MOST], sums=sums)
+    return show(request, caller, "teacher.html", rows=newest[:MOST], sums=sums, days=days, jobs=jobs)
