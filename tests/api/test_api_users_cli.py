@@ -79,23 +79,19 @@ def test_what_cannot_be_is_one_sentence(run, key, words):
     assert failed.exit_code != 0 and str(failed.exception).endswith(".")
 
 
-def test_the_first_start_says_how_to_log_in_and_the_second_does_not(workspace):
+def test_the_first_start_says_how_to_log_in(workspace):
+    """That the second does not: test_jobs_outlive_a_killed_server_and_the_next_one_finds_them, which starts two."""
     init_workspace(workspace)
-
-    def start():
-        command = [sys.executable, "-u", "-m", "medloop", "--home", str(workspace), "api", "serve", "--port", "0"]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "MEDLOOP_OFFLINE": "true"}
-        )
+    command = [sys.executable, "-u", "-m", "medloop", "--home", str(workspace), "api", "serve", "--port", "0"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "MEDLOOP_OFFLINE": "true"}
+    )
+    try:
         output = ""
         while "Serving" not in output:
             line = process.stdout.readline()
             assert line, "the server did not start"
             output += line
-        return process, output
-
-    process, output = start()
-    try:
         url, password = re.search(r"http://127\.0\.0\.1:\d+", output)[0], re.search(r"the password: (\S+)", output)[1]
         with httpx.Client(base_url=url, transport=httpx.HTTPTransport(retries=20), follow_redirects=True) as client:
             assert client.get("/").url.path == "/web/login"
@@ -104,7 +100,3 @@ def test_the_first_start_says_how_to_log_in_and_the_second_does_not(workspace):
     finally:
         process.terminate()
         process.communicate(timeout=15)
-    process, output = start()
-    process.terminate()
-    process.communicate(timeout=15)
-    assert "password" not in output

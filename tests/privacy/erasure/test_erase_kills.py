@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,11 +122,15 @@ def test_a_kill_at_every_step(template: Path, tmp_path: Path, after: bool) -> No
 
 
 def test_no_word_of_it_is_readable_while_an_erasure_waits_to_be_finished(template: Path, tmp_path: Path) -> None:
-    home = tmp_path / "clinic"
-    shutil.copytree(template, home)
-    settings = Settings(home=home)
-    for kill_step in range(1, 80):
-        child(settings, kill_step, after=True)
-        if waiting := list((home / "reports/erasure").glob("*.pending")):
-            break
-    assert waiting and traces_of(home / "reports") == [] and not list((home / "reports/erasure").glob("*.json"))
+    """At the first durable step that leaves a mark among the reports, which is found by halving."""
+
+    def is_marked(kill_step: int) -> bool:
+        home = tmp_path / str(kill_step)
+        shutil.copytree(template, home)
+        child(Settings(home=home), kill_step, after=True)
+        return any(path.suffix in (".pending", ".json") for path in (home / "reports/erasure").glob("*"))
+
+    first = bisect_left(range(80), True, lo=1, key=is_marked)
+    reports = tmp_path / str(first) / "reports"
+    assert list((reports / "erasure").glob("*.pending")) and not list((reports / "erasure").glob("*.json"))
+    assert traces_of(reports) == []
