@@ -68,7 +68,7 @@ class Admission:
             await self._with_slots(request, receive, send, credential)
 
     async def _with_slots(self, request: Request, receive: Receive, send: Send, credential: Credential) -> None:
-        slots = slots_of(request.headers.get("content-length"), body_rule(request.url.path).limit)
+        slots = slots_of(request.headers.get("content-length"), body_rule(request.scope["path"]).limit)
         holders = holders_of(credential, request.scope["medloop.address"])
         if self.slots.has_room(holders, slots):
             with self.slots.holding(holders, slots):

@@ -20,6 +20,7 @@ from medloop.api import errors
 from medloop.api.admission import Admission
 from medloop.api.auth import Authenticator
 from medloop.api.client_address import TrustedProxies
+from medloop.api.json_route import DirectRoutes
 from medloop.api.limits import RateLimiter, RequestLimits, RequestSlots
 from medloop.api.metrics import HttpCounts, MetricsMiddleware
 from medloop.api.policy import Caller, allow
@@ -64,6 +65,8 @@ from medloop.store.records.group_commit import GroupCommitWriter
 from medloop.store.records.users import ROLES
 from medloop.store.row_watch import RowWatch
 
+# FastAPI would send messages of exceptions, which may hold what people wrote, to whatever OpenTelemetry finds in the environment.
+NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 # Routes without a login; a test walks all routes and compares.
 OPEN = {"/healthz", "/widget.js", "/", "/web", "/web/login", "/web/language/{language}", "/web/static/{name}"}
 
@@ -118,7 +121,7 @@ def create_app(
     # Its redirects to the same address with or without a slash would name http, whatever the proxy in front of us speaks.
     app = FastAPI(
         title="medloop", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None,
-        redirect_slashes=False,
+        redirect_slashes=False, telemetry=NO_TELEMETRY,
     )  # fmt: skip
     app.state.settings = settings
     app.state.live_answers = LiveAnswers()  # the gateway adds each answer; jobs/deploy_watch.py reads them
@@ -149,6 +152,7 @@ def create_app(
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):
         # Each has its prefix already. Included, FastAPI would put every route together anew for each app, at its first request.
         app.router.routes.extend(router.routes)
+    app.router.middleware_stack = DirectRoutes(app.router.middleware_stack, (*feedback.router.routes, *widget.router.routes))
 
     @app.get("/healthz")
     def healthz() -> dict[str, bool]:

@@ -6,19 +6,22 @@
     async def submit(body: FeedbackBody, request: Request, caller: Writer, key: Key = None) -> Response: ...
 
 Policy and errors are the same, but the caller is checked first, the body is validated straight from its bytes, and nothing else
-is looked for in the request. Routes with other parameters are served by FastAPI.
+is looked for in the request. `DirectRoutes` finds them by their path, without trying others first. Routes with other parameters
+are served by FastAPI.
 """
 
 import inspect
 import json
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from medloop.knobs import respelled
 
@@ -28,9 +31,14 @@ PLACE = re.compile(r"line (\d+) column (\d+)$")
 
 
 class JsonRoute(APIRoute):
+    @property
+    def is_direct(self) -> bool:
+        """Whether it needs nothing of FastAPI."""
+        return list(inspect.signature(self.endpoint).parameters) == PARAMETERS and "{" not in self.path
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint, signature = self.endpoint, inspect.signature(self.endpoint, eval_str=True)
-        if list(signature.parameters) != PARAMETERS:
+        if not self.is_direct:
             return super().get_route_handler()
         model: type[BaseModel] = signature.parameters["body"].annotation
         (policy,) = [dependency.call for dependency in self.dependant.dependencies]
@@ -55,6 +63,30 @@ class JsonRoute(APIRoute):
             return response
 
         return handle
+
+
+class DirectRoutes:
+    """In front of the router: requests to direct routes are answered here; all others go on."""
+
+    def __init__(self, app: ASGIApp, routes: Iterable[BaseRoute]) -> None:
+        self.app = app
+        self._routes = {
+            (method, route.path): (route, route.get_route_handler())
+            for route in routes
+            if isinstance(route, JsonRoute) and route.is_direct
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_plain = scope["type"] == "http" and not scope.get("root_path")
+        found = self._routes.get((scope["method"], scope["path"])) if is_plain else None
+        if found is None:
+            await self.app(scope, receive, send)
+            return
+        route, handle = found
+        scope.update(route=route, endpoint=route.endpoint, path_params={})
+        response = await handle(Request(scope, receive, send))
+        await response(scope, receive, send)
 
 
 def _validated(model: type[BaseModel], content: bytes) -> BaseModel:

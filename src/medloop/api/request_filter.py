@@ -131,6 +131,7 @@ class RequestFilter:
         return None
 
 
+@lru_cache(maxsize=256)
 def body_rule(path: str) -> BodyRule:
     return next(rule for rule in BODY_RULES if path.startswith(rule.prefix) or rule.prefix == "/")
 

@@ -9,12 +9,15 @@ the workspace has none.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from medloop.contracts import Message, Trace
@@ -101,7 +104,8 @@ class ErasableMemory(EpisodeMemory):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(is_emergent)
-        self._settings, self._seen = settings, erased_size(settings)
+        self._register = erasures(settings)
+        self._seen = erased_size(self._register)
 
     def recall(self, episode: str) -> Sequence[Message]:
         self._forget_erased()
@@ -114,17 +118,24 @@ class ErasableMemory(EpisodeMemory):
             super().remember(episode, subject, messages)
 
     def _forget_erased(self) -> bool:
-        if (size := erased_size(self._settings)) == self._seen:
+        if (size := erased_size(self._register)) == self._seen:
             return False
         self.forget()
         self._seen = size
         return True
 
 
-def erased_size(settings: Settings) -> int:
+def erasures(settings: Settings) -> Path:
+    """The register of erasures."""
+    return settings.workspace.keys / "erased.jsonl"
+
+
+def erased_size(register: Path) -> int:
     """Of the register of erasures; it grows with each."""
-    register = settings.workspace.keys / "erased.jsonl"
-    return register.stat().st_size if register.exists() else 0
+    try:
+        return os.stat(register).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def parts_of(store: Store, settings: Settings) -> AssistantParts:
@@ -179,7 +190,7 @@ async def open_assistant(
     async with AsyncExitStack() as stack:
         counts = stack.enter_context(counting(settings.workspace.logs / "trace_counts.bin"))
         pool = await stack.enter_async_context(backend_pool(settings, own))
-        queue = TraceQueue(save, counts, share=settings.gateway.trace_share, erased=lambda: erased_size(settings))
+        queue = TraceQueue(save, counts, share=settings.gateway.trace_share, erased=partial(erased_size, erasures(settings)))
         traces = await stack.enter_async_context(queue)
         parts = parts_of(store, settings)
         yield Gateway(pool, replace(parts, **changes) if changes else parts, traces)

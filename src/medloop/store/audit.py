@@ -23,13 +23,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, make_url, or_, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, make_url, or_, select
 
 from medloop.contracts import AuditEvent, canonical_json
+from medloop.contracts.base import iso_utc
 from medloop.errors import InputError, MedloopError, explain_os_errors
 from medloop.settings import Settings
 from medloop.store.files.atomic import atomic_write, make_folder
 from medloop.store.files.lock import locked_file
+from medloop.store.insert_rows import insert_unsigned
 from medloop.store.row_macs import NEW_HEAD, newest_rows
 from medloop.store.tables import audit_log, metadata
 
@@ -88,13 +90,15 @@ class AuditReport:
 class _Appended:
     seq: int
     hash: str
+    before: tuple[int, str]  # the end of the log when the transaction began
 
 
 def append(conn: Connection, events: AuditEvent | Iterable[AuditEvent]) -> int:
     """Add events to the chain inside a `store.write()` transaction; returns the number of the last row."""
     assert _APPENDED in conn.info, "audit.append needs the connection of store.write()"
-    before: _Appended | None = conn.info[_APPENDED]
-    seq, last = (before.seq, before.hash) if before else _end(conn)
+    appended: _Appended | None = conn.info[_APPENDED]
+    before = appended.before if appended else _end(conn)
+    seq, last = (appended.seq, appended.hash) if appended else before
     rows = []
     for event in [events] if isinstance(events, AuditEvent) else events:
         seq += 1
@@ -102,8 +106,8 @@ def append(conn: Connection, events: AuditEvent | Iterable[AuditEvent]) -> int:
         last = _hash(last, row)
         rows.append({**row, "hash": last})
     if rows:
-        conn.execute(insert(audit_log), rows)
-        conn.info[_APPENDED] = _Appended(seq, last)
+        insert_unsigned(conn, audit_log, rows)
+        conn.info[_APPENDED] = _Appended(seq, last, before)
     return seq
 
 
@@ -258,7 +262,7 @@ def sign_head(store: Store, conn: Connection) -> Head | None:
     if appended is None:
         return None
     key, stored_head = store.keys.auditing(conn).raw, _read_head(store.settings)
-    if not isinstance(stored_head, Head) or not _signed(key, stored_head) or not _on_chain(conn, stored_head):
+    if not isinstance(stored_head, Head) or not _signed(key, stored_head) or not _on_chain(conn, stored_head, appended.before):
         if not store.head_alarm:  # once, so that a busy server does not flood its log
             log.error("%s does not fit the audit log and is left as it is; run: medloop audit verify", head_file(store.settings))
         store.head_alarm = True
@@ -315,13 +319,11 @@ def _end(conn: Connection) -> tuple[int, str]:
 
 
 def _row(seq: int, event: AuditEvent) -> dict[str, str | int]:
-    fields = event.model_dump(mode="json")
-    row = {
-        "seq": seq,
-        **{name: fields[name] for name in ("timestamp", "actor", "action", "subject")},
-        "detail": canonical_json(fields["detail"]),
-    }
-    if any("\0" in str(value) for value in row.values()):
+    row: dict[str, str | int] = {
+        "seq": seq, "timestamp": iso_utc(event.timestamp), "actor": event.actor, "action": event.action, "subject": event.subject,
+        "detail": canonical_json(event.detail) if event.detail else "{}",
+    }  # fmt: skip
+    if "\0" in f"{event.actor}{event.action}{event.subject}":  # in the detail, JSON has its own form of it
         raise InputError("An audit event contains a NUL character", "Remove it from the id or name you gave")
     return row
 
@@ -349,7 +351,9 @@ def _holds_data(conn: Connection) -> bool:
     return bool(conn.execute(select(or_(*(select(table.c[0]).exists() for table in tables)))).scalar())
 
 
-def _on_chain(conn: Connection, head: Head) -> bool:
+def _on_chain(conn: Connection, head: Head, end: tuple[int, str]) -> bool:
+    if head.seq == end[0]:
+        return head.hash == end[1]
     return head.seq == 0 or conn.execute(_HASH_OF, {"seq": head.seq}).scalar() == head.hash
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from medloop.contracts import utc_now, uuid7
 from medloop.errors import IntegrityError, KeyUnavailableError, explain_os_errors
@@ -40,6 +40,10 @@ CACHED_KEYS = 4096
 READ_AGE_S = 1.0  # a reader may use a key this long after an erasure destroyed it; a writer never
 MAKE_ONE = "openssl rand -base64 32"
 _NEWEST = select(data_keys.c.key_id).where(data_keys.c.purpose == bindparam("purpose")).order_by(data_keys.c.id.desc()).limit(1)
+_ALL_NEWEST = select(data_keys.c.purpose, data_keys.c.key_id).where(
+    data_keys.c.id.in_(select(func.max(data_keys.c.id)).group_by(data_keys.c.purpose))
+)
+NEWEST_KEYS = "medloop_newest_keys"  # option of a transaction's connection: they are read once, nobody else can add one meanwhile
 
 
 class ErasedKeyError(IntegrityError):
@@ -232,7 +236,7 @@ class Keyring:
 
     def tree_file(self, conn: Connection) -> KeyTreeFile:
         """The key tree of this database, in a file that is named after the key that encrypts it; the first write makes it."""
-        key_id = conn.execute(_NEWEST, {"purpose": "texts"}).scalar()
+        key_id = _newest_id(conn, "texts")
         if self._tree is None or self._tree[0] != key_id:
             key = self.add(conn, "texts") if key_id is None else self.data_key(conn, key_id)
             tree_file = KeyTreeFile(self._settings.workspace.keys / f"{key.key_id}.tree", key.raw)
@@ -265,6 +269,7 @@ class Keyring:
         row = {"key_id": key.key_id, "purpose": purpose, "master_id": master.id, "created": utc_now()}
         conn.execute(data_keys.insert().values(**row, wrapped=wrap(master, key.key_id, key.raw)))
         self._known[key.key_id] = key
+        conn.get_execution_options().get(NEWEST_KEYS, {}).pop(purpose, None)
         return key
 
     def master(self, conn: Connection) -> MasterKey:
@@ -288,7 +293,7 @@ class Keyring:
         return master
 
     def _newest(self, conn: Connection, purpose: str) -> DataKey:
-        key_id = conn.execute(_NEWEST, {"purpose": purpose}).scalar()
+        key_id = _newest_id(conn, purpose)
         return self.add(conn, purpose) if key_id is None else self.data_key(conn, key_id)
 
     def _unwrap(self, conn: Connection, key_id: str, master_id: str, wrapped: bytes) -> bytes:
@@ -299,6 +304,15 @@ class Keyring:
             raise IntegrityError(
                 f"Data key {key_id} was changed or damaged", "Restore the table data_keys from a backup"
             ) from None
+
+
+def _newest_id(conn: Connection, purpose: str) -> str | None:
+    known: dict[str, str] | None = conn.get_execution_options().get(NEWEST_KEYS)
+    if known is None:
+        return conn.execute(_NEWEST, {"purpose": purpose}).scalar()
+    if purpose not in known:
+        known.update({row.purpose: row.key_id for row in conn.execute(_ALL_NEWEST)})
+    return known.get(purpose)
 
 
 def wrap(master: MasterKey, key_id: str, raw: bytes) -> bytes:

@@ -12,6 +12,7 @@ when two connections write or checkpoint at the same moment, so a lock file besi
 import hashlib
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -39,13 +40,15 @@ from medloop.errors import (
 )
 from medloop.settings import Settings
 from medloop.store import audit, row_macs
-from medloop.store.crypto import Keyring, MasterKey, create_key_file, load_master_key
+from medloop.store.crypto import NEWEST_KEYS, Keyring, MasterKey, create_key_file, load_master_key
 from medloop.store.files.atomic import make_folder
 from medloop.store.files.lock import locked_file
 from medloop.store.tables import data_keys
 
 WAIT_S = 10.0  # how long a writer waits for another writer, and how long a lost connection is tried again
 MIGRATIONS = Path(__file__).parent / "migrations"
+CACHED_STATEMENTS = 256  # of an SQLite connection: insert_rows.py has one for each number of rows
+_WRITES = "medloop.writes"  # of an SQLite connection: whether it may write just now
 _PG_WRITER = int.from_bytes(hashlib.sha256(b"medloop writer").digest()[:8], "big", signed=True)
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON", "mmap_size=0", "trusted_schema=OFF")
 
@@ -56,6 +59,8 @@ class Store:
     def __init__(self, settings: Settings, engine: Engine, wait_s: float) -> None:
         self.settings = settings
         self.engine = engine
+        # SQLite forgets its prepared statements when a connection changes between reading and writing, so each has its own.
+        self._reading = _engine(settings, wait_s=wait_s) if engine.dialect.name == "sqlite" else engine
         self.keys = Keyring(settings)
         self.wait_s = wait_s
         self.head_alarm = False
@@ -73,7 +78,7 @@ class Store:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         with _speaking(self.engine.url):
-            conn = self._connect()
+            conn = self._connect(self._reading)
             try:
                 options: dict[str, Any] = (
                     {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -97,9 +102,9 @@ class Store:
     def transaction(self) -> Iterator[Connection]:
         """A write without the audit log; for the schema and the log itself. Everything else uses `write`."""
         with self._writer_lock(), _speaking(self.engine.url):
-            conn = self._connect()
+            conn = self._connect(self.engine)
             try:
-                with conn.execution_options(medloop_write=True).begin():
+                with conn.execution_options(medloop_write=True, **{NEWEST_KEYS: {}}).begin():
                     if not self.is_sqlite:
                         conn.exec_driver_sql(f"SET LOCAL lock_timeout = {int(self.wait_s * 1000)}")
                         conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_PG_WRITER})")
@@ -114,7 +119,7 @@ class Store:
     def derived(self) -> Iterator[Connection]:
         """A write of what can be made again from files, on PostgreSQL: not audited, and nobody's feedback waits for it."""
         with _speaking(self.engine.url):
-            conn = self._connect()
+            conn = self._connect(self.engine)
             try:
                 with conn.begin():
                     yield conn
@@ -132,9 +137,10 @@ class Store:
         if self.is_sqlite:
             with self._writer_lock(), _speaking(self.engine.url), closing(self.engine.raw_connection()) as raw:
                 raw.cursor().execute("PRAGMA query_only=OFF")
+                raw.info[_WRITES] = True
                 raw.cursor().execute("VACUUM")
             return
-        with _speaking(self.engine.url), self._connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+        with _speaking(self.engine.url), self._connect(self.engine).execution_options(isolation_level="AUTOCOMMIT") as conn:
             for name in names:
                 conn.exec_driver_sql(f'VACUUM "{name}"')
 
@@ -142,16 +148,22 @@ class Store:
     def is_sqlite(self) -> bool:
         return self.engine.dialect.name == "sqlite"
 
-    def _connect(self) -> Connection:
+    def close(self) -> None:
+        for engine in {self.engine, self._reading}:
+            event.listen(engine.pool, "checkin", _close_returned)
+            engine.dispose()
+
+    def _connect(self, engine: Engine) -> Connection:
         """A connection. While the server restarts, it tries again for a limited time, which is safe before anything is sent."""
         if os.getpid() != self._pid:  # a forked child must not use its parent's connections
             self.engine.dispose(close=False)
+            self._reading.dispose(close=False)
             self._pid = os.getpid()
         deadline = time.monotonic() + self.wait_s
         pause = 0.05
         while True:
             try:
-                return self.engine.connect()
+                return engine.connect()
             except OperationalError:
                 if self.is_sqlite or time.monotonic() + pause >= deadline:
                     raise
@@ -170,16 +182,14 @@ class Store:
 @contextmanager
 def open_store(settings: Settings, *, wait_s: float = WAIT_S, any_schema: bool = False) -> Iterator[Store]:
     """Open the store of a workspace; StoreError if its schema is not the one that this medloop uses, unless any will do."""
-    engine = _engine(settings, wait_s=wait_s)
+    store = Store(settings, _engine(settings, wait_s=wait_s), wait_s)
     try:
-        store = Store(settings, engine, wait_s)
-        with _speaking(engine.url), engine.connect() as conn:
+        with _speaking(store.engine.url), store.engine.connect() as conn:
             if not any_schema:
                 _check_schema(schema_version(conn), store.name)
         yield store
     finally:
-        event.listen(engine.pool, "checkin", _close_returned)
-        engine.dispose()
+        store.close()
 
 
 def _close_returned(_: Any, record: ConnectionPoolEntry) -> None:
@@ -189,19 +199,19 @@ def _close_returned(_: Any, record: ConnectionPoolEntry) -> None:
 
 def upgrade(settings: Settings) -> tuple[str | None, str]:
     """Bring the schema to the newest version in one transaction; returns the version before and after."""
-    engine = _engine(settings, create=True)
+    store = Store(settings, _engine(settings, create=True), WAIT_S)
     try:
-        with Store(settings, engine, WAIT_S).transaction() as conn:
+        with store.transaction() as conn:
             before = schema_version(conn)
             if before not in (None, *known_versions()):
-                _check_schema(before, shown_url(engine.url))
+                _check_schema(before, store.name)
             config = Config()
             config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
             config.attributes["connection"] = conn
             command.upgrade(config, "head")
             return before, known_versions()[-1]
     finally:
-        engine.dispose()
+        store.close()
 
 
 def ensure_master_key(settings: Settings) -> MasterKey:
@@ -261,7 +271,7 @@ def _engine(settings: Settings, *, create: bool = False, wait_s: float = WAIT_S)
     options: dict[str, Any] = {"hide_parameters": True}  # parameters may be patient text
     if url.get_backend_name() == "sqlite":
         _prepare_file(Path(str(url.database)), create)
-        engine = create_engine(url, connect_args={"timeout": wait_s}, **options)
+        engine = create_engine(url, connect_args={"timeout": wait_s, "cached_statements": CACHED_STATEMENTS}, **options)
         event.listen(engine, "connect", _set_pragmas)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -311,8 +321,15 @@ def _set_pragmas(dbapi_connection: Any, _record: object) -> None:
 
 def _begin_sqlite(conn: Connection) -> None:
     writing = bool(conn.get_execution_options().get("medloop_write"))
-    conn.exec_driver_sql(f"PRAGMA query_only={'OFF' if writing else 'ON'}")
-    conn.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    raw = conn.connection.driver_connection
+    assert raw is not None
+    try:  # straight to the driver: every transaction has this, and nothing of SQLAlchemy is needed for it
+        if conn.info.get(_WRITES) is not writing:
+            raw.execute(f"PRAGMA query_only={'OFF' if writing else 'ON'}")
+            conn.info[_WRITES] = writing
+        raw.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+    except sqlite3.Error as error:
+        raise OperationalError("BEGIN", None, error) from error
 
 
 @contextmanager

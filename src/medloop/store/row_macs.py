@@ -185,13 +185,13 @@ def _sign_insert(key: bytes, statement: Insert, multiparams: Any, params: Any) -
     table = statement.table
     assert isinstance(table, Table) and statement.select is None, "rows of a guarded table are inserted by their values"
     if multiparams or params:
-        rows = [_signed(key, table, row) for row in (multiparams or [params])]
+        rows = [signed(key, table, row) for row in (multiparams or [params])]
         return statement, rows, {}
     given = statement.compile().params
-    return statement.values(**{name: value for name, value in _signed(key, table, given).items() if name not in given}), [], {}
+    return statement.values(**{name: value for name, value in signed(key, table, given).items() if name not in given}), [], {}
 
 
-def _signed(key: bytes, table: Table, given: Mapping[str, Any]) -> dict[str, Any]:
+def signed(key: bytes, table: Table, given: Mapping[str, Any]) -> dict[str, Any]:
     """A row with its MAC, and with the values that the database would fill in, because the MAC covers them."""
     row = {**_defaults(table), **given}
     if row.get("timestamp", "") is None:

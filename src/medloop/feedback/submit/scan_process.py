@@ -1,4 +1,5 @@
-"""One process that scans texts: one record a line in, one doubt a line out, as JSON through pipes. `scan_workers.py` has several.
+"""One process that scans texts: a list of records a line in, a list of doubts a line out, as JSON through pipes.
+`scan_workers.py` has several.
 
 It imports little, because a server waits for its first one, and ends by itself when its server is gone.
 """
@@ -33,26 +34,26 @@ class ScanProcess:
     def ask(self, records: Records, limit_s: float) -> list[Doubt | None]:
         """A doubt about each record; TimeoutError or another OSError when the process is late or gone."""
         assert self.process.stdin
-        lines = [json.dumps(list(texts)).encode() + b"\n" for texts in records]
         try:
-            self.process.stdin.write(b"".join(lines))
+            self.process.stdin.write(json.dumps([list(texts) for texts in records]).encode() + b"\n")
             self.process.stdin.flush()
-            return [_doubt(line) for line in self._answers(len(lines), limit_s)]
+            answers = json.loads(self._answer(limit_s))
+            return [None if answer is None else Doubt(answer[0], tuple(answer[1])) for answer in answers]
         except ValueError as error:  # a closed pipe, half a line
             raise OSError(str(type(error))) from None
 
-    def _answers(self, count: int, limit_s: float) -> list[bytes]:
-        """So many lines, all of them in time."""
+    def _answer(self, limit_s: float) -> bytes:
+        """One line, all of it in time."""
         assert self.process.stdout
         poll, deadline, data = select.poll(), time.monotonic() + limit_s, b""  # select() is for the first 1024 files only
         poll.register(self.process.stdout, select.POLLIN)
-        while data.count(b"\n") < count:
+        while not data.endswith(b"\n"):
             if not poll.poll(max(0.0, 1000 * (deadline - time.monotonic()))):
                 raise TimeoutError
             if not (more := os.read(self.process.stdout.fileno(), 65536)):
                 raise BrokenPipeError
             data += more
-        return data.splitlines()
+        return data
 
     def end(self) -> None:
         self.process.kill()
@@ -63,22 +64,17 @@ class ScanProcess:
                 pipe.close()
 
 
-def _doubt(line: bytes) -> Doubt | None:
-    value = json.loads(line)
-    return None if value is None else Doubt(value[0], tuple(value[1]))
-
-
 def main() -> None:
-    """The worker: one record a line in, one doubt a line out, until the pipe ends."""
+    """The worker, until the pipe ends."""
     allowed.use(Path(sys.argv[1]))
     os.nice(int(sys.argv[2]))
     doubt_about(["warm"])  # the word lists take a second, and are never freed: the garbage collector need not walk them
     gc.collect()
     gc.freeze()
     for line in sys.stdin.buffer:
-        doubt = doubt_about(json.loads(line))
-        answer = None if doubt is None else [doubt.value, list(doubt.reasons)]
-        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+        doubts = [doubt_about(texts) for texts in json.loads(line)]
+        answers = [None if doubt is None else [doubt.value, list(doubt.reasons)] for doubt in doubts]
+        sys.stdout.buffer.write(json.dumps(answers).encode() + b"\n")
         sys.stdout.buffer.flush()
 
 

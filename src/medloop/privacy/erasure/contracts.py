@@ -99,8 +99,12 @@ class ErasurePlan(ErasureCase):
 
     @property
     def ids_sha256(self) -> str:
-        """Names the set of records and how much safety evidence is in it: two people agree on exactly this."""
-        return hashlib.sha256(canonical_json([self.record_ids, self.evidence]).encode()).hexdigest()
+        """Names the set of records and how much safety evidence is in it: two people agree on exactly this.
+
+        Items of the review queue are left out: the server makes them from these records by itself, a moment after each.
+        """
+        agreed = {name: ids for name, ids in self.record_ids.items() if name != "queue_items"}
+        return hashlib.sha256(canonical_json([agreed, self.evidence]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Table, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, func, select, update
 
 from medloop.contracts import (
     AuditEvent,
@@ -30,6 +30,7 @@ from medloop.errors import InputError, StoreError
 from medloop.store import audit, tables
 from medloop.store.crypto import TextKey
 from medloop.store.db import Store
+from medloop.store.insert_rows import insert_rows
 from medloop.store.records.chunks import chunks
 
 C = TypeVar("C", bound=Contract)
@@ -72,7 +73,7 @@ def insert_in(store: Store, conn: Connection, records: Iterable[Contract]) -> No
             subject = subject_of_row(values) or subjects.get(values.get("record_id", ""))  # incidents name their record
             subjects[record_id] = subject
             rows.append(_to_row(table, keys.for_row(subject, record_id), record, values))
-        conn.execute(insert(table), rows)
+        insert_rows(store, conn, table, rows)
 
 
 def subject_of_row(values: Mapping[str, Any]) -> str | None:

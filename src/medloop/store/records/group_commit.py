@@ -19,17 +19,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, delete, insert, select
+from sqlalchemy import Connection, Table, bindparam, delete, select
 
 from medloop.contracts import utc_now
 from medloop.errors import BusyError, MedloopError, NoSpaceError, StoreError
 from medloop.store import audit
 from medloop.store.db import Store
+from medloop.store.insert_rows import insert_rows
 from medloop.store.records import crud
 from medloop.store.records.chunks import chunks
 from medloop.store.records.fair_threads import FairThreads
@@ -132,11 +135,27 @@ class GroupCommitWriter:
         loop = asyncio.get_running_loop()
         if request.prepare is not None:
             await asyncio.wrap_future(self._preparing.submit(request.caller, request.prepare))
-        if request.begin is not None:
-            await asyncio.wrap_future(request.begin())
         future: asyncio.Future[WriteResult] = loop.create_future()
-        self._put(_Waiting(request, future, loop, time.monotonic()))
-        return await future
+        item = _Waiting(request, future, loop, time.monotonic())
+        if request.begin is None:
+            self._put(item)
+            return await future
+        (begun := request.begin()).add_done_callback(partial(self._put_next, item))
+        try:
+            return await future
+        finally:
+            begun.cancel()  # if nobody waits for it any more
+
+    def _put_next(self, item: _Waiting, begun: Future[Any]) -> None:
+        """The work in another process is done: on to the writer, without a detour through the event loop."""
+        try:
+            begun.result()
+            item.since = time.monotonic()
+            if not item.future.cancelled():  # else its sender has gone
+                self._put(item)
+        except (Exception, CancelledError) as error:
+            item.outcome = _raisable(error)
+            _settle([item])
 
     def submit_and_wait(self, request: WriteRequest) -> WriteResult:
         """The same for a caller without an event loop."""
@@ -191,9 +210,7 @@ class GroupCommitWriter:
         overdue = time.monotonic() - 2 * self.wait_s
         for item in batch:
             if item.since < overdue:  # the database was unavailable for so long that its sender has given up
-                item.outcome = StoreUnavailableError(
-                    "The store did not answer in time", "Send it again with the same Idempotency-Key"
-                )
+                item.outcome = StoreUnavailableError("The store did not answer in time", SEND_AGAIN)
         live = [item for item in batch if item.outcome is None]
         self._build(live)
         self._write(live)
@@ -224,10 +241,11 @@ class GroupCommitWriter:
         try:
             self._write_with_retries(batch)
         except (BusyError, NoSpaceError) as error:
-            _fail(batch, _for_sender(error))
+            for item in batch:
+                item.outcome = _raisable(_for_sender(error))
         except Exception as error:
             if len(batch) == 1:
-                _fail(batch, error)
+                batch[0].outcome = _raisable(error)
                 return
             for item in batch:
                 self._build([item])  # it may refer to one that was stored just before it
@@ -302,7 +320,7 @@ def _insert(store: Store, conn: Connection, fresh: Sequence[_Waiting]) -> None:
         if rows.update is not None:
             rows.update(conn)
     for table, values in plain_rows.items():
-        conn.execute(insert(table), values)
+        insert_rows(store, conn, table, values)
     audit.append(
         conn,
         [event for request, rows in built for event in (*crud.added_events(rows.records, request.caller), *rows.events)],
@@ -348,11 +366,6 @@ def _for_sender(error: Exception) -> Exception:
     if type(error) in (BusyError, StoreError):
         return StoreUnavailableError("The store is not available", SEND_AGAIN)
     return error
-
-
-def _fail(batch: Iterable[_Waiting], error: Exception) -> None:
-    for item in batch:
-        item.outcome = _raisable(error)
 
 
 def _raisable(error: BaseException) -> Exception:

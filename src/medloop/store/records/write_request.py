@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, func, select
+from sqlalchemy import Column, Connection, Select, Table, bindparam, func, select
 
 from medloop.contracts import AuditEvent, Contract
 from medloop.errors import BusyError, InputError
@@ -107,14 +108,20 @@ def _find_rows(conn: Connection, lookups: set[Lookup]) -> dict[Lookup, Any]:
         table = crud.TABLES[kind]
         column = table.c[column_name or natural_id(table)]
         values = sorted(lookup.value for lookup in lookups if (lookup.kind, lookup.column) == (kind, column_name))
+        query = _rows_with(table, column, bool(column_name))
         for chunk in chunks(values):
-            query = select(table).where(column.in_(chunk))
-            if column_name:  # many rows may have this value: take the newest
-                newest = select(func.max(table.c.id)).where(column.in_(chunk)).group_by(column)
-                query = select(table).where(table.c.id.in_(newest))
-            for row in conn.execute(query):
+            for row in conn.execute(query, {"values": chunk}):
                 rows[Lookup(kind, row._mapping[column], column_name)] = row
     return rows
+
+
+@cache
+def _rows_with(table: Table, column: Column[Any], newest: bool) -> Select[Any]:
+    """The rows with certain values in a column; the newest one for each value, if many may have it."""
+    named = column.in_(bindparam("values", expanding=True))
+    if not newest:
+        return select(table).where(named)
+    return select(table).where(table.c.id.in_(select(func.max(table.c.id)).where(named).group_by(column)))
 
 
 def _quarantined_rows(conn: Connection, rows: Mapping[Lookup, Any]) -> dict[str, Any]:
