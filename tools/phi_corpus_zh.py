@@ -77,6 +77,8 @@ def sentences(paths: Sequence[Path], part: str) -> list[str]:
 class Maker:
     """Texts by the seed, with the spans of names."""
 
+    NAMED_SLOTS = frozenset(("name", "sur", "given"))
+
     def __init__(
         self, seed: int, carriers: Sequence[str] = (), without: Sequence[str] = (), only: Sequence[str] = (), half: str = "all"
     ) -> None:
@@ -149,7 +151,7 @@ class Maker:
         for match in SLOT.finditer(template):
             text += template[position : match.start()]
             filling = self.slot(match[1])
-            if match[1] in {"name", "sur", "given"}:
+            if match[1] in self.NAMED_SLOTS:
                 spans.append((len(text), len(text) + len(filling)))
             text += filling
             position = match.end()

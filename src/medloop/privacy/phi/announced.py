@@ -26,7 +26,8 @@ _NEAR = 24  # characters behind the announcement
 
 def is_left(folded: str) -> bool:
     """Whether an identifier is announced in a scrubbed text and no placeholder stands beside the announcement."""
-    for regex in (_ENGLISH, _CHINESE):
+    is_english = folded.replace(MASK, "").isascii() and "qq" not in folded.lower()
+    for regex in (_ENGLISH,) if is_english else (_ENGLISH, _CHINESE):
         for match in regex.finditer(folded):
             behind = folded[match.end() : match.end() + _NEAR]
             before = folded[max(0, match.start() - 12) : match.start()]

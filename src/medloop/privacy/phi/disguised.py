@@ -14,6 +14,7 @@ from typing import NamedTuple
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.chinese import places as chinese_places
 from medloop.privacy.phi.lists import NAMES, is_listed, lines
+from medloop.privacy.phi.normalize import MASK
 
 REASON = "text that may hide an identifier: encoded, spelled out or broken into pieces"
 _ENGLISH = "zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple"
@@ -111,6 +112,8 @@ class Disguise(NamedTuple):
     hints: tuple[str, ...] | int
     """One of these is in every such text, in lower case; or so many digits are."""
     may_hide: Callable[[str], object]
+    in_ascii: bool = True
+    """False: every such text has a character that is neither ASCII nor a mask."""
 
 
 def _search(regex: str, flags: int = 0) -> Callable[[str], object]:
@@ -129,24 +132,24 @@ DISGUISES = (
     Disguise("written backwards", "backwards 0199 555", ("backwards", "revers", "倒", "反"), _search(r"(?:backwards|in reverse|reversed|倒着|倒过来|反着|反过来|倒序)[^\n]{0,20}?\d{4}", re.I)),
     Disguise("digits in English words", "five five five zero one nine nine", ("zero", "three", "five", "seven", "eight", "nine"), _search(rf"(?<![A-Za-z])(?:(?:{_ENGLISH})[ ,\-]{{1,2}}){{6}}(?:{_ENGLISH})(?![A-Za-z])", re.I)),
     Disguise("digits in pinyin", "yi san ba ling ling yi san", ("ling", "san", "jiu", "liu"), _search(rf"(?<![A-Za-z])(?:(?:{_PINYIN})[ ,\-]){{6}}(?:{_PINYIN})(?![A-Za-z])", re.I)),
-    Disguise("digits in Chinese characters, also mixed", "1三8零0一3八", (), _search(rf"(?=[\d]{{0,12}}[{_HAN_DIGIT}])[{_HAN_DIGIT}\d]{{7}}(?<!年)")),
+    Disguise("digits in Chinese characters, also mixed", "1三8零0一3八", (), _search(rf"(?=[\d]{{0,12}}[{_HAN_DIGIT}])[{_HAN_DIGIT}\d]{{7}}(?<!年)"), False),
     Disguise("letters in place of digits", "call l38OO138OOO", 2, _MASKED_DIGITS.search),
     Disguise("letters in place of digits, in groups", "call 2l2-555-Ol9O", 4, _search(r"(?<![\w\-])(?=[\d\-. ]{0,11}[OolI])[\dOolI]{3}([\-. ])[\dOolI]{3,4}\1[\dOolI]{2,6}(?![\w\-])")),
     Disguise("an e-mail address kept apart", "a n n a @ m a i l . c o m", ("@",), _search(r"(?<!\w)(?:[\w.] ){2,40}@ (?:[\w.] ){2,40}\w(?!\w)")),
     Disguise("digits in place of letters", "patient J0hn5on", 1, _has_leet),
     Disguise("signs in place of letters", "for M@ry Sm!th", ("@", "$", "!"), _has_leet),
-    Disguise("letters of two scripts in one word", "patient Аnnа", (), _MIXED_SCRIPT.search),
+    Disguise("letters of two scripts in one word", "patient Аnnа", (), _MIXED_SCRIPT.search, False),
     Disguise("letters kept apart", "name J-o-h-n-s-o-n", (), _LETTERS.search),
     Disguise("letters with signs between them", "姓w.a.n.g", (".", "*", "_", "-", "|", "/"), _search(r"(?<![A-Za-z])(?:[A-Za-z][.*_|/]){3,30}[A-Za-z](?![A-Za-z.])")),
-    Disguise("Chinese characters with signs between them", "住朝*阳*区*望*京", ("*", "＊", "|", "_", "~", "^", "+", "/", "."), _search(r"(?:[\u4e00-\u9fff][*|_~^+/.]){3,60}[\u4e00-\u9fff]")),
-    Disguise("signs within a name", "患者王_芳", ("_", "*", "|", "~", "/", ".", "-", "+"), _search(r"(?:患者|病人|患儿|姓名:?|我?叫|我是|家属|联系人|本人|姓)[ ]?[\u4e00-\u9fff][_*|~/.+\-]{1,2}[\u4e00-\u9fff]")),
-    Disguise("a character taken apart", "弓长，叫小明", (), _search("弓长|木子(?!李)|立早(?:章)?|耳东|口天|双木林?|言午|古月(?!胡)|三横王|禾呈|走肖|文刀|草头黄|双口吕|十八子|拆字|偏旁|部首")),
+    Disguise("Chinese characters with signs between them", "住朝*阳*区*望*京", ("*", "＊", "|", "_", "~", "^", "+", "/", "."), _search(r"(?:[\u4e00-\u9fff][*|_~^+/.]){3,60}[\u4e00-\u9fff]"), False),
+    Disguise("signs within a name", "患者王_芳", ("_", "*", "|", "~", "/", ".", "-", "+"), _search(r"(?:患者|病人|患儿|姓名:?|我?叫|我是|家属|联系人|本人|姓)[ ]?[\u4e00-\u9fff][_*|~/.+\-]{1,2}[\u4e00-\u9fff]"), False),
+    Disguise("a character taken apart", "弓长，叫小明", (), _search("弓长|木子(?!李)|立早(?:章)?|耳东|口天|双木林?|言午|古月(?!胡)|三横王|禾呈|走肖|文刀|草头黄|双口吕|十八子|拆字|偏旁|部首"), False),
     Disguise("an address with spelled-out signs", "li66艾特163点com", ("艾特", "圈a", " at ", "(a)", "[a]", "点com", "点cn", " dot ", "(dot", "小老鼠", "爱特"), _search(r"[\w.\-]{2,30} ?(?:(?:艾特|爱特|圈a|小老鼠|\(a\)|\[a\]|\(at\)) ?[\w\-]{2,30} ?(?:点|dot|,|\.|。|\(dot\))| at [\w\-]{2,30} ?(?:点|dot)) ?[a-z]{2,7}", re.I)),
     Disguise("a web address that is defused", "hxxps://blog[.]example", ("hxxp", "[.]", "(.)", "[dot]", "点com", "点cn"), _search(r"hxxps?|\w(?:\[\.\]|\(\.\)|\[dot\])\w|\w点(?:com|cn|net)", re.I)),
     Disguise("a messenger by another name", "加我薇信 abc丨12", ("薇", "威信", "微", "卫星", "v信", "扣扣", "企鹅", "加v", "vx", "绿泡泡"), _search(r"(?:薇信?|威信|微.{1,2}信|卫星号?|[vV]信|扣扣|企鹅号?|加[vV]|绿泡泡)[号是为: ]{0,4}(?=\S{0,20}[A-Za-z0-9])\S{4,30}")),
     Disguise("digits as they are spoken", "京 A 幺 二 洞 拐 八", ("幺", "洞", "拐", "勾"), _search(r"(?=(?:[零〇一二两三四五六七八九十幺洞拐勾A-Za-z\d][ ,、.\-]?){0,12}[幺洞拐勾])(?:[零〇一二两三四五六七八九幺洞拐勾\d][ ,、.\-]?){4,20}")),
-    Disguise("Chinese digits with signs between them", "一、三、八、零、五、六", (), _search(rf"(?:[{_HAN_DIGIT}\d][ ,、.\-/·]{{1,2}}){{5,20}}(?<![\d][ ,、.\-/·])[{_HAN_DIGIT}]")),
-    Disguise("a date in Chinese digits", "二零零八/零三/一九出生", (), _search(rf"[{_HAN_DIGIT}]{{4}} ?[/.\-年、] ?[{_HAN_DIGIT}十]{{1,3}} ?[/.\-月、] ?[{_HAN_DIGIT}十]{{1,3}}")),
+    Disguise("Chinese digits with signs between them", "一、三、八、零、五、六", (), _search(rf"(?:[{_HAN_DIGIT}\d][ ,、.\-/·]{{1,2}}){{5,20}}(?<![\d][ ,、.\-/·])[{_HAN_DIGIT}]"), False),
+    Disguise("a date in Chinese digits", "二零零八/零三/一九出生", (), _search(rf"[{_HAN_DIGIT}]{{4}} ?[/.\-年、] ?[{_HAN_DIGIT}十]{{1,3}} ?[/.\-月、] ?[{_HAN_DIGIT}十]{{1,3}}"), False),
     Disguise("the alphabet of the radio", "Golf Romeo Alpha Hotel", ("alpha", "bravo", "romeo", "tango", "sierra", "hotel", "oscar", "kilo", "lima"), _search(r"(?:\b(?:alpha|alfa|bravo|charlie|delta|echo|foxtrot|golf|hotel|india|juliett?|kilo|lima|mike|november|oscar|papa|quebec|romeo|sierra|tango|uniform|victor|whiskey|x-?ray|yankee|zulu)\b[ ,\-]{1,3}){3}", re.I)),
     Disguise("letters and digits of a code in words", "C A one one, eight Z Z", ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "zero"), _search(rf"(?:\b[A-Z][ ,]+){{1,3}}(?:{_ENGLISH})[ ,]+(?:(?:{_ENGLISH})\b|[A-Z]\b)")),
     Disguise("an encoded word of a mail", "=?UTF-8?B?QW5uYQ==?=", ("=?",), _search(r"=\?[\w\-]{3,20}\?[bBqQ]\?")),
@@ -154,21 +157,21 @@ DISGUISES = (
     Disguise("Morse code", ".--- --- .... -.", ("--", "..", "·−", "—"), _search(r"(?:(?<![\w.\-])[.\-·−–—]{1,5}[ /]){3,}[.\-·−–—]{1,5}(?![\w.])")),
     Disguise("pinyin with tones", "患者wang2 fang1", 2, _search(r"(?<![A-Za-z])(?!(?:sp|ph|hb|vit|wk|day|bed|rm|no|ft)\d)[bpmfdtnlgkhjqxrzcsyw]h?[aeiouv]{1,3}n?g?[1-4][ ]?(?:[bpmfdtnlgkhjqxrzcsyw]h?[aeiouv]{1,3}n?g?[1-4])")),
     Disguise("something said to be hidden", "首字母 WXM，名字倒着念", ("首字母", "谐音", "化名", "暗号", "解码", "加密", "编码后", "倒", "反", "从右往左", "缩写是", "backwards", "anagram", "cipher", "encoded", "initials", "spelled", "spelt", "mirror"), _search(r"首字母|谐音|化名|暗号|解码|加密|编码后|[倒反]着?(?:过来)?[读念写看]|从右往左|姓名?缩写|(?:read|written|spelled|spelt|typed|name) (?:it )?backwards|\banagram\b|\bcipher\b|\b(?:en|de)coded? (?:name|id|phone|text|it)\b|\bmy initials\b|\binitials (?:are|is)\b|\b(?:spelled|spelt) [A-Za-z](?:[ \-.][A-Za-z])+", re.I)),
-    Disguise("pictures between letters or digits", "call 138🍎0013🍎8000", (), _search(r"[A-Za-z0-9][\u2580-\u27bf\U0001f000-\U0001faff]{1,4}[A-Za-z0-9]")),
-    Disguise("pictures within a name", "患者张□□芳", (), _search(r"[\u4e00-\u9fff][\u2580-\u25ff]{1,8}[\u4e00-\u9fff]?")),
+    Disguise("pictures between letters or digits", "call 138🍎0013🍎8000", (), _search(r"[A-Za-z0-9][\u2580-\u27bf\U0001f000-\U0001faff]{1,4}[A-Za-z0-9]"), False),
+    Disguise("pictures within a name", "患者张□□芳", (), _search(r"[\u4e00-\u9fff][\u2580-\u25ff]{1,8}[\u4e00-\u9fff]?"), False),
     Disguise("numbers in English words", "nineteen forty-two, oh seven, eleven", ("teen", "ty", "oh ", "hundred", "double", "zero"), _search(rf"(?<![A-Za-z])(?:(?:{_ENGLISH}|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundred|thousand|dash|hyphen|slash|point|plus)[ ,\-]{{1,2}}){{5}}", re.I)),
-    Disguise("a date in English words", "the nineteenth of february two thousand three", ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"), _search(r"\b(?:(?:(?:twenty|thirty)[- ])?(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth)|tenth|eleventh|twelfth|\w{4,6}teenth|twentieth|thirtieth|(?:twenty|thirty)?-?(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|twenty|thirty)) (?:of )?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*,? (?:of )?(?:nineteen|twenty|two thousand)", re.I)),
+    Disguise("a date in English words", "the nineteenth of february two thousand three", ("nineteen", "twenty", "two thousand"), _search(r"\b(?:(?:(?:twenty|thirty)[- ])?(?:first|second|third|fourth|fifth|sixth|seventh|eighth|ninth)|tenth|eleventh|twelfth|\w{4,6}teenth|twentieth|thirtieth|(?:twenty|thirty)?-?(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|twenty|thirty)) (?:of )?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*,? (?:of )?(?:nineteen|twenty|two thousand)", re.I)),
     Disguise("letters in place of the digits of a date", "dob O3-Feb-l997", ("-", "/", "."), _search(r"(?<![A-Za-z0-9])(?=[\dOoIl]{1,2}[\-/.][A-Za-z\d]{2,3}[\-/.][\dOoIl]{2,4}(?![A-Za-z0-9]))(?=[^\s]*\d)(?:[\dOoIl]*[OoIl][\dOoIl]*[\-/.](?:[A-Z][a-z]{2}|[\dOoIl]{1,2})[\-/.][\dOoIl]{2,4}|[\dOoIl]{1,2}[\-/.](?:[A-Z][a-z]{2}|[\dOoIl]{1,2})[\-/.][\dOoIl]*[OoIl][\dOoIl]*)")),
     Disguise("digits and letters kept apart one by one", "2 O 7 - 9 4 6 O I 8 2", 4, _search(r"(?<!\w)[\dOoIl](?:[^\w\n]{1,4}[\dOoIl](?!\w)){7}")),
     Disguise("single digits with words between them", "4 8 then 2 1 and 7 7 3 5 9", 8, _search(r"(?<!\w)\d(?: (?:[a-z]{2,6} ){0,2}\d(?!\w)){6}")),
     Disguise("signs of an account in words", "dee dee underscore 88", ("underscore", "at sign", "no spaces", "one word", "lowercase", "lower case", "下划线", "下横线", "中划线", "全小写"), _search(r"\bunderscore\b|\bat sign\b|\bno spaces\b|\ball (?:one word|lower ?case)\b|下划线|下横线|中划线|全小写", re.I)),
-    Disguise("an account in a Chinese text", "我的号 lin_xia.88 哦", 1, _has_account),
+    Disguise("an account in a Chinese text", "我的号 lin_xia.88 哦", 1, _has_account, False),
     Disguise("an e-mail address with other signs", "a.b@qq。com", ("@",), _search(r"[\w.\-]{2,40} ?@ ?[\w\-]{2,30} ?[。．｡,，、 ·] ?(?:com|cn|net|org|edu|gov|co)", re.I)),
-    Disguise("Chinese digits in groups", "一三八、零零一三、八零零零", (), _search(rf"(?:[{_HAN_DIGIT}]{{2,4}}[^\w\n]{{1,3}}){{2}}[{_HAN_DIGIT}]{{2,4}}")),
+    Disguise("Chinese digits in groups", "一三八、零零一三、八零零零", (), _search(rf"(?:[{_HAN_DIGIT}]{{2,4}}[^\w\n]{{1,3}}){{2}}[{_HAN_DIGIT}]{{2,4}}"), False),
     Disguise("many digits in groups", "110102 (前面) 19751106 后四位 0023", 14, _search(r"(?<![\d.])\d{2,8}(?:[\s()（）,，、:：]{0,2}[\u4e00-\u9fff]{0,4}[\s()（）,，、:：]{0,2}\d{3,8}(?![\d.%])){2,6}")),
-    Disguise("signs between a surname and a name", ",王**芳,咳嗽", ("*", "#", "/", "|", "~", "^", "=", "&", "+", "!", "(", "-", "_"), _search(rf"(?:^|[,。;、:\s])[({{\[]?[{_SURNAMES}][*#/|~^=&+!()\-_]{{1,3}}[\u4e00-\u9fff](?![\u4e00-\u9fff]{{3}})")),
-    Disguise("an address kept apart by spaces", "住 朝阳区 望京 西园 四区 4号楼", ("区", "路", "街", "弄", "楼", "村", "镇"), _is_spaced_address),
-    Disguise("how a character is written", "“伟大”的伟,痛风", ("的", "单名", "偏旁", "一个"), _search(r"([\u4e00-\u9fff])[\u4e00-\u9fff]{1,3}[”\"』」']?的[“\"「]?\1(?=[字,。、;”\"」)\s]|$)|[\u4e00-\u9fff]{1,3}([\u4e00-\u9fff])[”\"』」']?的[“\"「]?\2(?=[字,。、;”\"」)\s]|$)|单名|名字?(?:里)?(?:就)?一个[“\"「]?.[”\"」]?(?:字|[,。])|(?:加|带|去掉?)(?:个|一个)?[^,。]{1,2}(?:字旁|字头|旁|部首)")),
+    Disguise("signs between a surname and a name", ",王**芳,咳嗽", ("*", "#", "/", "|", "~", "^", "=", "&", "+", "!", "(", "-", "_"), _search(rf"(?:^|[,。;、:\s])[({{\[]?[{_SURNAMES}][*#/|~^=&+!()\-_]{{1,3}}[\u4e00-\u9fff](?![\u4e00-\u9fff]{{3}})"), False),
+    Disguise("an address kept apart by spaces", "住 朝阳区 望京 西园 四区 4号楼", ("区", "路", "街", "弄", "楼", "村", "镇"), _is_spaced_address, False),
+    Disguise("how a character is written", "“伟大”的伟,痛风", ("的", "单名", "偏旁", "一个"), _search(r"([\u4e00-\u9fff])[\u4e00-\u9fff]{1,3}[”\"』」']?的[“\"「]?\1(?=[字,。、;”\"」)\s]|$)|[\u4e00-\u9fff]{1,3}([\u4e00-\u9fff])[”\"』」']?的[“\"「]?\2(?=[字,。、;”\"」)\s]|$)|单名|名字?(?:里)?(?:就)?一个[“\"「]?.[”\"」]?(?:字|[,。])|(?:加|带|去掉?)(?:个|一个)?[^,。]{1,2}(?:字旁|字头|旁|部首)"), False),
     Disguise("letters and digits kept apart", "v：a b c 1 3 5 7 9", 3, _search(r"(?<![A-Za-z0-9.])(?=(?:[A-Za-z0-9][ .\-_*]){0,12}[A-Za-z])(?=(?:[A-Za-z0-9][ .\-_*]){2,12}\d)(?:[A-Za-z0-9][ .\-_*]){6,30}[A-Za-z0-9](?![A-Za-z0-9])")),
     Disguise("a number in parts with their places", "139开头，中间0271，最后8834", 6, _search(r"(?:\d{3,4}(?:开头|打头|起头)|(?:[前后末中]|开头|中间|最后|结尾)[几一二三四五六七八\d]?位?(?:数字?)?(?:是|为|:)? ?\d{2,4})[^\n]{0,12}?(?:[前后末中]|开头|中间|最后|结尾)[几一二三四五六七八\d]?位?(?:数字?)?(?:是|为|:)? ?\d{2,4}|(?:starts?|begins?|ends?|ending|first|last|middle)[a-z ]{0,20}\d{3,4}[^\n]{0,24}(?:ends?|ending|last|middle|then)[a-z ]{0,16}\d{2,4}", re.I)),
     Disguise("a telephone number with letters", "617-555-CALL", 6, _search(r"(?<![\w\-])(?:\d-)?\d{3}[ \-.]\d{3}[ \-.][A-Z]{4}(?![A-Za-z])|(?<![\w\-])1-8\d\d-[A-Z]{4,7}(?![a-z])")),
@@ -179,19 +182,23 @@ DISGUISES = (
 
 
 _HINTS = sorted({hint for row in DISGUISES if isinstance(row.hints, tuple) for hint in row.hints})
-_HINTED = [(frozenset(row.hints), row.may_hide) for row in DISGUISES if isinstance(row.hints, tuple) and row.hints]
-_COUNTED = [(row.hints, row.may_hide) for row in DISGUISES if isinstance(row.hints, int)]
-_ALWAYS = [row.may_hide for row in DISGUISES if row.hints == ()]
+_ASCII_HINTS = [hint for hint in _HINTS if hint.isascii()]
+_HINTED = [(frozenset(row.hints), row) for row in DISGUISES if isinstance(row.hints, tuple) and row.hints]
+_COUNTED = [(row.hints, row) for row in DISGUISES if isinstance(row.hints, int)]
+_ALWAYS = [row for row in DISGUISES if row.hints == ()]
 SPELLED_OUT = lazy_pattern(rf"[{_HAN_DIGIT}]{{7}}")
 """Digits in Chinese characters: some of them are surnames, so they are looked for before anything is replaced."""
 
 
 def may_hide(folded: str) -> bool:
     """Whether a text shows one of the signs."""
-    lower, digits = folded.lower(), len(_DIGIT.findall(folded))
-    present = {hint for hint in _HINTS if hint in lower}
-    if any(search(folded) for search in _ALWAYS):
+    lower, digits, is_ascii = folded.lower(), len(_DIGIT.findall(folded)), folded.replace(MASK, "").isascii()
+    if not is_ascii and any(row.may_hide(folded) for row in _ALWAYS if not row.in_ascii):
         return True
-    if present and any(search(folded) for hints, search in _HINTED if not hints.isdisjoint(present)):
+    if any(row.may_hide(folded) for row in _ALWAYS if row.in_ascii):
         return True
-    return any(search(folded) for least, search in _COUNTED if least <= digits)
+    present = {hint for hint in (_ASCII_HINTS if is_ascii else _HINTS) if hint in lower}
+    for hints, row in _HINTED:
+        if not hints.isdisjoint(present) and (row.in_ascii or not is_ascii) and row.may_hide(folded):
+            return True
+    return any(row.may_hide(folded) for least, row in _COUNTED if least <= digits and (row.in_ascii or not is_ascii))

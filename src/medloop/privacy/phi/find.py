@@ -7,6 +7,7 @@ from medloop.privacy.phi import foreign_ids, mentions
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import names as chinese_names
 from medloop.privacy.phi.chinese import places as chinese_places
+from medloop.privacy.phi.chinese import second_opinion
 from medloop.privacy.phi.chinese import titled_names as chinese_titles
 from medloop.privacy.phi.english import placed_names, tagged_spans
 from medloop.privacy.phi.english import places as english_places
@@ -46,7 +47,7 @@ class PreparedText:
         self.has_han = _HAN.search(self.plain) is not None
         self.placed = ([], 0.0) if self.has_han else placed_names.find(self.tagged[1])
         check()
-        self.chinese = ([], 0.0) if self.plain.isascii() else chinese_names.find(self.plain, about_person)
+        self.chinese = ([], 0.0, None) if self.plain.isascii() else second_opinion.find(self.plain, about_person)
 
     def _shorten_masks(self) -> None:
         """Two signs for each placeholder: a long text of names would be read at more than twice its length."""
@@ -93,12 +94,12 @@ def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
         guessed.update(english_titles.find(plain))
         guessed.update(english_unusual.find(plain))
     if text.has_han:
-        guessed.update(chinese_titles.find(plain))
+        guessed.update(chinese_titles.find(plain, text.chinese[2]))
         guessed.update((start, _known_end(plain, start, end, persons), "NAME") for start, end in text.chinese[0])
     guessed = {_with_hyphens(plain, span) for span in guessed} if "-" in plain else guessed
     guessed = {_with_initials(plain, span) for span in guessed} if _INITIAL.search(plain) else guessed
     guessed = {span for span in guessed if not is_term(plain, span) or chinese_names.is_titled(plain, span[1])}
-    spans = [*text.formed, *guessed]
+    spans = [*text.formed, *sorted(guessed, reverse=True)]  # a set has no order; of two equal spans ORG comes before NAME
     if has_latin:
         spans += english_places.find(plain)
     if text.has_han:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 Span = tuple[int, int, str]  # start, end and kind
 
@@ -20,16 +21,17 @@ _MOST_EXACT_FIRST = (
     "ID", "CARD", "SSN", "IBAN", "EMAIL", "URL", "IP", "MAC", "PHONE", "RECORD", "PLATE", "VEHICLE", "DATE", "AGE", "PHOTO",
     "ADDRESS", "NAME", "ORG", "PLACE", "NUMBER",
 )  # fmt: skip
+_START, _END = itemgetter(0), itemgetter(1)
 _RANK = {kind: rank for rank, kind in enumerate(_MOST_EXACT_FIRST)}
 
 
 def merge(spans: Sequence[Span]) -> list[Span]:
     """In order and without overlap: spans that overlap become one with the most exact kind."""
     merged: list[Span] = []
-    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
+    for start, end, kind in sorted(sorted(spans, key=_END, reverse=True), key=_START):
         if merged and start < merged[-1][1]:
             last_start, last_end, last_kind = merged.pop()
-            exact = min(last_kind, kind, key=lambda name: _RANK.get(name, -1))
+            exact = kind if _RANK.get(kind, -1) < _RANK.get(last_kind, -1) else last_kind
             if last_kind == "ORG" and kind == "NAME" and end <= last_end:
                 exact = "ORG"  # a hospital named after somebody
             merged.append((last_start, max(last_end, end), exact))

@@ -46,7 +46,7 @@ _SURE = 0.85  # so sure is the network of few words of medicine
 _LIKELY = 0.25  # at the beginning of a note, where a patient's name stands
 _LEFT = 0.5  # how close a word comes that the network is sure of and that is left
 # What follows the patient's name at the beginning of a note.
-_PATIENT_BEHIND = lazy_pattern(
+PATIENT_BEHIND = lazy_pattern(
     r"[，,。（( ]|[\d一二两三四五六七八九十]{1,3}(?:岁|个?月)|[术产病]后|入院|出院|住院|出现|突发|突然|今[天晨日早晚]|昨[天晚日]|[上本]周|刚|又|也|还|被|因|用|服|吃|喝|打|做|查|拍|抽|发[热烧]|主?诉|说|问|值班"
     "|血|尿|便|体温|心[率电]|呼吸|精神|意识|神志|肝|肾|肺|胃|腹|胸|头|咳|呕|恶心|腰|腿|右|左|双|女士|先生|的[^士话时]|自[行述]|夜[间里]|反[复应映]|已|未|拒绝|要求|需|可"
 )
@@ -66,7 +66,7 @@ def find(text: str, about_person: bool = False, network: NameNetwork | None = No
     """
     if not _HAN.search(text):
         return [], 0.0
-    return _choose(text, candidates(text, network or load()), about_person or bool(RECORD.search(text)))
+    return choose(text, candidates(text, network or load()), about_person or bool(RECORD.search(text)))
 
 
 def candidates(text: str, network: NameNetwork) -> list[tuple[int, int, float]]:
@@ -82,7 +82,8 @@ def candidates(text: str, network: NameNetwork) -> list[tuple[int, int, float]]:
     return grow(text, inside, begins, offsets.tolist(), hot)
 
 
-def _choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool) -> tuple[list[tuple[int, int]], float]:
+def choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool) -> tuple[list[tuple[int, int]], float]:
+    """Which candidates are names, and how close the best of the others came to being one."""
     # Where one person is named for certain, others are likely.
     named = [NameCandidate(text, start, end) for start, end, _ in spans]
     pairs = [(span, situation_of(name)) for span, name in zip(spans, named, strict=True)]
@@ -124,7 +125,7 @@ def _is_unlikely_word(text: str, start: int, end: int) -> bool:
     """Whether what the network is sure of is not a word, or stands where a name does."""
     if _is_taken_or_ill(text, start, end) or _is_weekday_or_across(text, start):
         return False
-    if opens(text, start) and _PATIENT_BEHIND.match(text, end) and not is_pair(text, start, often=True):
+    if opens(text, start) and PATIENT_BEHIND.match(text, end) and not is_pair(text, start, often=True):
         return True
     if is_term(text, (start, end, "NAME")) or _begins_word(text, start):
         return False
@@ -153,7 +154,7 @@ def _opens_note(text: str, start: int, end: int) -> bool:
         and not _begins_blocked_word(text, start, 3)
         and not is_term(text, (start, end, "NAME"))
         and not (end - start > 2 and _begins_word(text, start))
-        and _PATIENT_BEHIND.match(text, end) is not None
+        and PATIENT_BEHIND.match(text, end) is not None
     )
 
 
@@ -195,7 +196,7 @@ class Situation(NamedTuple):
 def features_of(name: NameCandidate, best: float) -> dict[str, float]:
     """What `choice` weighs; `best` is the highest probability of the network."""
     text, start, end = name.text, name.start, name.end
-    is_opening, is_patient = opens(text, start), _PATIENT_BEHIND.match(text, end) is not None
+    is_opening, is_patient = opens(text, start), PATIENT_BEHIND.match(text, end) is not None
     known = {
         "likely": best > 0.5, "very likely": best > 0.9, "surname": name.has_surname, "role": name.has_role,
         "blocked": name.is_blocked, "word": _is_word(name), "term": is_term(text, (start, end, "NAME")),
@@ -244,7 +245,7 @@ def _has_evidence(name: NameCandidate) -> bool:
     if name.before(2) in _PATIENT or TITLED_BEHIND.match(name.text, name.end) or SAYS.match(name.text, name.end):
         return True
     seen = any(is_seen(name.text, index) for index in range(name.start, name.end - 1))  # (真诚)的期望
-    return not seen and opens(name.text, name.start) and _PATIENT_BEHIND.match(name.text, name.end) is not None
+    return not seen and opens(name.text, name.start) and PATIENT_BEHIND.match(name.text, name.end) is not None
 
 
 def _is_taken_or_ill(text: str, start: int, end: int) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese import placed_names, slots, unusual
+from medloop.privacy.phi.chinese.second_opinion import SecondOpinion
 from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
 
@@ -84,7 +85,13 @@ FINDERS = (
 )
 
 
-def find(folded: str) -> Iterator[Span]:
+# Forms that words have, too: what the second network takes for a word is left there.
+_WORD_FORMS = frozenset(("pet name", "pet name at home", "nickname", "two equal characters"))
+
+
+def find(folded: str, opinion: SecondOpinion | None = None) -> Iterator[Span]:
     for finder in (*FINDERS, *slots.FINDERS, *unusual.FINDERS, *placed_names.FINDERS):
+        may_be_word = opinion is not None and finder.name in _WORD_FORMS
         for start, end in finder.find(folded):
-            yield start, end, finder.kind
+            if not may_be_word or opinion is None or not opinion.is_word(start, end):
+                yield start, end, finder.kind

@@ -75,6 +75,9 @@ _LATIN = lazy_pattern(
 _ONE_LATIN = lazy_pattern(
     rf"{_START}(?P<name>[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ\u0100-\u024f'’]{{2,20}})(?=[,，]? ?(?:今|昨|说|问|诉|来|要|在|是|打|发|咳|术后|产后|吃|又|的|拒|没|刚|已|上周|反映|\d+岁|男|女|先生|女士|小姐|太太))"
 )
+_CALLED_LATIN = lazy_pattern(
+    r"(?:[我他她友]|孩子|儿子|女儿|老[公婆]|英文名)(?:名?叫做?|英文名[叫是:]?) ?(?P<name>[A-Z][a-z]{1,20})(?![A-Za-z])"
+)
 _WITH_LATIN = lazy_pattern(
     rf"(?<![A-Za-z])(?P<name>(?P<first>{_CAP}) ?[{_SINGLE}])(?=[,。、说的问打来在是今昨又也要诉吃发咳术拒没刚已反 (（]|$)|{_START}(?P<name2>[{_SINGLE}](?P<last>{_CAP}))(?![A-Za-z])"
 )
@@ -182,6 +185,9 @@ def _find_latin(text: str) -> Iterator[tuple[int, int]]:
             yield match.span("name")
     for match in _ONE_LATIN.finditer(text):
         if _is_foreign_word(match["name"]) and not _TERM_BEHIND.match(text, match.end()):
+            yield match.span("name")
+    for match in _CALLED_LATIN.finditer(text):
+        if _is_foreign_word(match["name"]):
             yield match.span("name")
     for match in _WITH_LATIN.finditer(text):
         word = match["first"] or match["last"]
@@ -363,7 +369,7 @@ FINDERS = (
     Finder("nickname", "NAME", ("{王姐}说她拉肚子", "{翁阿婆}，独居", "{阿强仔}，你的尿酸"), _find_nicknames),
     Finder("name that is half hidden", "NAME", ("{孙X芳}（保密）",), _find_hidden),
     Finder("name of an account", "NAME", ("@{糖糖家的猫} 你好",), _find_handles),
-    Finder("foreign name in Latin letters", "NAME", ("{Dmitri Volkov}今天换药", "{Amy陈}说恶心"), _find_latin),
+    Finder("foreign name in Latin letters", "NAME", ("{Dmitri Volkov}今天换药", "{Amy陈}说恶心", "我叫{Linda}，上海人"), _find_latin),
     Finder("pinyin in small letters", "NAME", ("{zhang xiaoli}上周来过", "我是{wangxiaomei}的女儿"), _find_small_pinyin),
     Finder("unknown word that a note begins with", "NAME", ("{全志贤}骨密度低",), _find_subjects),
     Finder("ordinary word that does what a person does", "NAME", ("{江山}昨晚发热",), _find_word_subjects),

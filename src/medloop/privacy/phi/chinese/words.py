@@ -52,7 +52,8 @@ def blocked_words() -> frozenset[str]:
 
 
 @lru_cache(maxsize=1)
-def _pairs() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+def pair_groups() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Pairs of characters that stand side by side in very many, in several, and in at least three medical texts."""
     often, seldom, rarely = set[str](), set[str](), set[str]()
     for line in lists.lines("pairs_zh.txt"):
         for group, seconds in zip((often, seldom, rarely), line[1:].split(" "), strict=True):
@@ -62,12 +63,12 @@ def _pairs() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
 
 def is_pair(text: str, start: int, *, often: bool = False) -> bool:
     """Whether these two characters stand side by side in several medical texts (`often`: in very many), so are a word."""
-    return text[start : start + 2] in _pairs()[not often]
+    return text[start : start + 2] in pair_groups()[not often]
 
 
 def is_seen(text: str, start: int) -> bool:
     """Whether they stand so in at least three texts: hardly a name where nothing else says so."""
-    return text[start : start + 2] in _pairs()[2]
+    return text[start : start + 2] in pair_groups()[2]
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ from medloop.privacy.phi import lists
 from medloop.privacy.phi.english.name_words import SELDOM_NAMES, SHORT_NAMES, WORD_NAMES
 from medloop.privacy.phi.english.places import is_department
 from medloop.privacy.phi.english.tagger import Token
-from medloop.privacy.phi.lists import COMMON, ORDINARY, UNLISTED, WordList, tier
+from medloop.privacy.phi.lists import COMMON, ORDINARY, UNLISTED, WordList, tier, tiers
 
 TITLES = frozenset("mr mrs ms miss mx dr prof professor doctor sir madam".split())
 _MAX_REMARK = 4  # words
@@ -99,6 +99,8 @@ class CandidateRule(NamedTuple):
     """The candidate is in braces."""
     applies: Callable[[PhiCandidate], bool]
     is_phi: bool
+    kinds: tuple[str, ...] = ("NAME", "PLACE", "ORG")
+    """It applies to no candidate of another kind."""
 
 
 def is_phi(candidate: PhiCandidate) -> bool:
@@ -106,12 +108,15 @@ def is_phi(candidate: PhiCandidate) -> bool:
 
 
 def deciding_rule(candidate: PhiCandidate) -> CandidateRule:
-    return next(rule for rule in RULES if rule.applies(candidate))
+    for rule in _RULES_OF[candidate.kind]:
+        if rule.applies(candidate):
+            return rule
+    raise AssertionError("the last rule always applies")
 
 
 def is_word_phi(candidate: PhiCandidate) -> bool:
     """As `is_phi` for a word by itself: what stands beside it does not count."""
-    return next(rule for rule in WORD_RULES if rule.applies(candidate)).is_phi
+    return next(rule for rule in _WORD_RULES_OF[candidate.kind] if rule.applies(candidate)).is_phi
 
 
 def _is_short_form(candidate: PhiCandidate) -> bool:
@@ -319,17 +324,21 @@ def _is_ordinary_word(candidate: PhiCandidate) -> bool:
 
 
 WORD_RULES = (
-    CandidateRule("time or price", "the next check of the drip is at {9:40 AM}", _is_time_or_price, False),
-    CandidateRule("number with single letters", "her refraction on the left is now {+2 D}", _is_number_with_letters, False),
-    CandidateRule("dose", "all of the patients took {500 MG} daily", _is_dose, False),
-    CandidateRule("counted term", "patients with {12 Lymphoma} cells", _is_counted_term, False),
-    CandidateRule("values of a note", "{9 14, GAD-7 11, Lexapro 10, CBT} next week", _is_measured, False),
-    CandidateRule("any other place with a number", "patients of {12 Malmesbury}", lambda c: c.is_numbered_place, True),
+    CandidateRule("time or price", "the next check of the drip is at {9:40 AM}", _is_time_or_price, False, ("PLACE",)),
+    CandidateRule(
+        "number with single letters", "her refraction on the left is now {+2 D}", _is_number_with_letters, False, ("PLACE",)
+    ),
+    CandidateRule("dose", "all of the patients took {500 MG} daily", _is_dose, False, ("PLACE",)),
+    CandidateRule("counted term", "patients with {12 Lymphoma} cells", _is_counted_term, False, ("PLACE",)),
+    CandidateRule("values of a note", "{9 14, GAD-7 11, Lexapro 10, CBT} next week", _is_measured, False, ("PLACE",)),
+    CandidateRule(
+        "any other place with a number", "patients of {12 Malmesbury}", lambda c: c.is_numbered_place, True, ("PLACE",)
+    ),
     CandidateRule("no capital in a text that uses them", "Call {malmesbury} now", _has_no_capital, False),
     CandidateRule("public body", "patients of {World Bank} funds", _is_public_body, False),
-    CandidateRule("country in a medical article", "patients in {Kenya} had fever", _is_land_of_article, False),
-    CandidateRule("name behind a title", "she was one of the patients of Dr. {Fever}", _is_titled, True),
-    CandidateRule("place in a country", "She lives in {Malmesbury, France}", _is_in_country, True),
+    CandidateRule("country in a medical article", "patients in {Kenya} had fever", _is_land_of_article, False, ("PLACE",)),
+    CandidateRule("name behind a title", "she was one of the patients of Dr. {Fever}", _is_titled, True, ("NAME",)),
+    CandidateRule("place in a country", "She lives in {Malmesbury, France}", _is_in_country, True, ("PLACE",)),
     CandidateRule("ordinary word or inhabitant", "patients were {Jordanians} by birth", _is_ordinary_word, False),
     CandidateRule("nothing but terms", "most of the patients took {Tylenol, Metoprolol} daily", PhiCandidate.all_terms, False),
     CandidateRule("anything else", "Call {Annabelle Kowalczyk}", lambda _: True, True),
@@ -337,27 +346,49 @@ WORD_RULES = (
 RULES = (
     CandidateRule("short form of a verb", "Thanks, {Don}'t stop the tablets", _is_short_form, False),
     CandidateRule(
-        "frequent word that opens a sentence without a person", "{Put} ice on the knee of all", _begins_no_person, False
+        "frequent word that opens a sentence without a person",
+        "{Put} ice on the knee of all",
+        _begins_no_person,
+        False,
+        ("NAME",),
     ),
-    CandidateRule("short or ordinary word that people are called by", "{Wu} was here with a cough again", _is_called_so, True),
-    CandidateRule("word that seldom is a name", "the patients said: {Nice}, what about it", _is_seldom_name, False),
-    CandidateRule("ordinary words and nobody's name", "the {Glomerular Filtration Rate} of patients fell", _is_heading, False),
+    CandidateRule(
+        "short or ordinary word that people are called by", "{Wu} was here with a cough again", _is_called_so, True, ("NAME",)
+    ),
+    CandidateRule("word that seldom is a name", "the patients said: {Nice}, what about it", _is_seldom_name, False, ("NAME",)),
+    CandidateRule(
+        "ordinary words and nobody's name", "the {Glomerular Filtration Rate} of patients fell", _is_heading, False, ("NAME",)
+    ),
     CandidateRule("remark of a few ordinary words", "{Outdated} Guideline", _is_remark, False),
     CandidateRule("small talk in small letters", "the patients were {using okay} doses of it", _is_small_talk, False),
-    CandidateRule("eponym of a disease, a sign or an institute", "patients with {Marie-Tooth} disease", _is_eponym, False),
-    CandidateRule("department, not a house", "ask the people of the {Internal Medicine Clinic} there", _is_department, False),
-    CandidateRule("ordinary word that opens a sentence", "{Grace} period for the copay ends", _opens_sentence, False),
+    CandidateRule(
+        "eponym of a disease, a sign or an institute", "patients with {Marie-Tooth} disease", _is_eponym, False, ("NAME", "ORG")
+    ),
+    CandidateRule(
+        "department, not a house", "ask the people of the {Internal Medicine Clinic} there", _is_department, False, ("ORG",)
+    ),
+    CandidateRule("ordinary word that opens a sentence", "{Grace} period for the copay ends", _opens_sentence, False, ("NAME",)),
     *WORD_RULES,
 )
+_KINDS = ("NAME", "PLACE", "ORG")
+_RULES_OF = {kind: [rule for rule in RULES if kind in rule.kinds] for kind in _KINDS}
+_WORD_RULES_OF = {kind: [rule for rule in WORD_RULES if kind in rule.kinds] for kind in _KINDS}
 
 
 @lru_cache(maxsize=32_768)
 def is_plain(word: str) -> bool:
     """An ordinary word, also in a form no list holds: "midwives", "tornadoes"."""
-    lower = word.lower()
-    endings = (("", ""), ("s", ""), ("es", ""), ("ves", "fe"), ("ves", "f"), ("ies", "y"))
-    forms = (lower.removesuffix(ending) + singular for ending, singular in endings if lower.endswith(ending))
-    return any(tier(form) in ORDINARY for form in forms if len(form) > 2)
+    lower, known = word.lower(), tiers()
+    forms = [lower]
+    if lower.endswith("s"):
+        forms.append(lower[:-1])
+        if lower.endswith("es"):
+            forms.append(lower[:-2])
+            if lower.endswith("ves"):
+                forms += [lower[:-3] + "fe", lower[:-3] + "f"]
+            elif lower.endswith("ies"):
+                forms.append(lower[:-3] + "y")
+    return any(len(form) > 2 and known.get(form) in ORDINARY for form in forms)
 
 
 @lru_cache(maxsize=4096)

@@ -3,6 +3,7 @@
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from medloop.patterns import lazy_pattern
@@ -111,6 +112,7 @@ def _is_unknown(word: str) -> bool:
     )
 
 
+@lru_cache(maxsize=16_384)
 def rule_for(word: str, expected: bool) -> WordRule:
     return next(rule for rule in WORD_RULES if rule.applies(word, expected))
 

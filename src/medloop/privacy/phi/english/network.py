@@ -20,6 +20,7 @@ from medloop.privacy.phi.normalize import MASK
 
 LAYERS = ((5, 1), (3, 2), (3, 4))  # width and dilation of each convolution
 SIZE = 1 << 13  # features share a row of the table where their hashes are equal
+_CACHED = 16_384  # words whose sums are kept
 _BLOCK = 64  # rows multiplied together: larger products wake the threads of the BLAS
 Array = NDArray[Any]
 
@@ -53,17 +54,30 @@ class WordNetwork:
         self.layers = [floats[f"layer{number}"] for number in range(len(LAYERS))]
         self.biases = [floats[f"bias{number}"] for number in range(len(LAYERS))]
         self.last, self.last_bias = floats["last"], floats["last_bias"]
-        self._vector = lru_cache(maxsize=16_384)(self._sum)
+        self._place: dict[str, int] = {}  # of a word in `_vectors`
+        self._vectors = np.zeros((_CACHED, self.table.shape[1]), np.float32)
 
-    def _sum(self, word: str) -> Array:
-        total: Array = self.table[list(rows_of(word))].sum(axis=0)
-        return total
+    def _vectors_of(self, words: list[str]) -> Array:
+        """The sums of the rows of each word; those of words that were seen before are kept."""
+        new = {word: None for word in words if word not in self._place}
+        if len(new) > _CACHED:
+            return np.stack([self.table[list(rows_of(word))].sum(axis=0) for word in words])
+        if len(self._place) + len(new) > _CACHED:
+            self._place = {}
+            new = dict.fromkeys(words)
+        for word in new:
+            place = len(self._place)
+            self._vectors[place] = self.table.take(rows_of(word), axis=0).sum(axis=0)
+            self._place[word] = place
+        places = self._place
+        vectors: Array = self._vectors.take([places[word] for word in words], axis=0)
+        return vectors
 
     def chances(self, tokens: Sequence[Token]) -> list[float]:
         """For each token how likely it is part of a name, from 0 to 1."""
         if not tokens:
             return []
-        hidden = np.stack([self._vector(token.word) for token in tokens])
+        hidden = self._vectors_of([token.word for token in tokens])
         count = len(hidden)
         size = -(-count // _BLOCK) * _BLOCK
         for number, ((width, dilation), layer, bias) in enumerate(zip(LAYERS, self.layers, self.biases, strict=True)):

@@ -15,6 +15,7 @@ from medloop.privacy.phi.spans import Span
 
 SURE = 0.93  # from here a word is replaced
 DOUBTFUL = 0.6  # from here a word that is left is a reason to doubt
+_GOES_ON = 0.45  # from here a word goes on the name beside it
 _NOTE = 60  # words and signs; a text with more is no note, and an ordinary word in it is hardly a name
 _REMARK = 5  # words and signs; what is left in a text with fewer is no reason to doubt it
 _LATIN = lazy_pattern(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")  # of other scripts the network has seen nothing
@@ -48,8 +49,9 @@ def find(tagged: Iterable[TaggedPart]) -> tuple[list[Span], float]:
                 continue
             last = index
             while (
-                last + 1 < len(chances)
-                and chances[last + 1] >= DOUBTFUL
+                chance >= _GOES_ON
+                and last + 1 < len(chances)
+                and chances[last + 1] >= _GOES_ON
                 and _may_name(part.tokens[last + 1].word, is_mixed, is_long)
             ):
                 last += 1

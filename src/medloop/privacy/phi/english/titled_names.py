@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from functools import partial
 
 from medloop.patterns import lazy_pattern
-from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, is_phrase, is_short_form, name_end, small_name_end
+from medloop.privacy.phi.english.name_words import (
+    SELDOM_NAMES,
+    SENTENCE_WORDS,
+    is_phrase,
+    is_short_form,
+    name_end,
+    small_name_end,
+)
 from medloop.privacy.phi.lists import NAMES, ORDINARY, UNLISTED, WordList, is_listed, medical_words, tier
 from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
@@ -118,6 +125,7 @@ _CAPITALS_FIRST = lazy_pattern(
 _CAPITALS_AGED = lazy_pattern(
     r"(?<![\w\-])(?P<name>[A-Z][A-Z'’\-]{1,20}(?: [A-Z]\.?)? [A-Z][A-Z'’\-]{1,20})(?=,? \(?\d{1,3} ?(?:[MF]\b|y/?o\b|yrs?\b|years?\b))"
 )
+_CAPITALS_OPENING = lazy_pattern(r"(?:^|\n)(?P<name>[A-Z][A-Z'’\-]{1,20}(?: [A-Z]\.?)? [A-Z][A-Z'’\-]{1,20})(?=,? [a-z]{2})")
 _SUBJECT = lazy_pattern(
     rf"(?:^|[\n\"“] ?|[.!?] )(?P<name>{_FULL})(?=['’]s [a-z]|,? (?:tolerated|attended|complains|complained|endorses|is|was|has|had|called|calls|came|says|said|states|reports|denies|needs|wants|lives|please)\b)"
 )
@@ -157,6 +165,11 @@ def _name_in(text: str, match: re.Match[str], expected: bool) -> Iterator[tuple[
         yield start, end
 
 
+_REPLIES = frozenset(
+    "Sounds Anything Nice Good Great Perfect Fine Right Correct Exactly Nothing Everything Something Maybe Sorry".split()
+)
+
+
 def _find_behind_word(text: str) -> Iterator[tuple[int, int]]:
     for lead in _BEFORE_CAPITAL.finditer(text):
         word = lead[1].lower().removeprefix("ex-")
@@ -166,6 +179,8 @@ def _find_behind_word(text: str) -> Iterator[tuple[int, int]]:
         if not expected:
             expected = _PHRASAL_VERB.search(text, max(0, lead.start() - 12), lead.start()) is not None
         if match := _NAME.match(text, lead.end()):
+            if ":" in lead[0] and (match["name"].lower() in SELDOM_NAMES or match["name"].split()[0] in _REPLIES):
+                continue  # somebody speaks: "Doctor: Nice.", "Patient: Sounds good"
             yield from _name_in(text, match, expected)
 
 
@@ -199,6 +214,7 @@ def _find_capitals_first(text: str) -> Iterator[tuple[int, int]]:
         return is_known and not is_phrase(first, last) and last not in medical_words() and not is_listed(last, _TERMS)
 
     yield from spans_where(_CAPITALS_AGED, text, is_aged)
+    yield from spans_where(_CAPITALS_OPENING, text, is_aged)
 
 
 def _find_listed(text: str) -> Iterator[tuple[int, int]]:
@@ -259,7 +275,7 @@ WITH_CAPITALS = (
     Finder(
         "in capitals before a verb or an age",
         "NAME",
-        ("{WILHELMINA ASHGROVE-TULL} has a cough", "{KAREN MILLER} 45F chest pain"),
+        ("{WILHELMINA ASHGROVE-TULL} has a cough", "{KAREN MILLER} 45F chest pain", "{JOHN SMITH} chest pain 45M"),
         _find_capitals_first,
     ),
     Finder("surname first, in capitals", "NAME", ("Specimen labeled {OYELARAN, FEMI} was clotted",), _find_in_capitals),
@@ -287,4 +303,5 @@ _TITLES = lazy_pattern(
 
 def without_title(name: str) -> str:
     """The name without title and degree."""
-    return _TITLES.sub("", _TITLES.sub("", name)).strip()
+    bare = _TITLES.sub("", name)
+    return (bare if bare == name else _TITLES.sub("", bare)).strip()

@@ -50,6 +50,10 @@ _DESCRIBED = lazy_pattern(
 _SIGNED = lazy_pattern(
     rf"(?:^|\n|[.!?,] )(?i:thx|thanks|thank you|ta|cheers|best|best wishes|regards|rgds|kind regards|BW|yours|yours sincerely|yours truly|love|sincerely|respectfully)[,.!\-]?\s{{1,2}}(?P<name>{_CAP}(?: {_CAP}){{0,2}})(?:,? (?:RN|MD|FY\d|SHO|NP|PA))?\s*$"
 )
+# A name that is a disease or a sign, too, where a patient is named: "Patient Bell has palsy".
+_PATIENT_EPONYM = lazy_pattern(
+    rf"\b(?:[Pp]atient|[Pp]t|Client|Resident)[:,]? (?P<name>[A-Z][a-z]{{2,20}})(?= (?:is|was|has|had|will|says|{_VERB})\b)"
+)
 # A surname in small letters behind a title, also with an initial: "mr. smith", "mr j smith".
 _SMALL_TITLED = lazy_pattern(
     r"(?<![\w.])(?P<title>[Mm]rs?|[Mm]s|[Mm]iss|[Dd]r)(?P<dot>\.?) (?P<name>(?P<initial>[a-z]\.? )?(?P<last>[a-z]{2,15}))(?![\w\-/])"
@@ -169,6 +173,10 @@ def may_open_note(text: str) -> bool:
         word = match["name"]
         if word in _SMALL_FIRST and not is_term(text, (*match.span("name"), "NAME")):
             return True
+    if any(
+        match["name"].lower() in eponyms() or match["name"].lower() in medical_words() for match in _PATIENT_EPONYM.finditer(text)
+    ):
+        return True
     for match in _DOUBTFUL_OPENING.finditer(text):
         word = match["name"].lower()
         if (word in WORD_NAMES and word not in _SEASONS) or (

@@ -14,6 +14,9 @@ _ZH_DAY = "(?:三十一?|[一二]?十[一二三四五六七八九]?|廿[一二�
 _BEFORE_DATE = by_first_letter(
     "on|since|until|till|by|from|dated?|of|seen|admitted|discharged|visit(?:ed)?|scheduled|called|died|through|to|before|after|and|for|around|next|last|this|appointment|due|began|started"
 )
+# "pain increasing to 10/10" is a score, "pain from 3/14" a date.
+_SCORED = "increasing increased decreasing decreased worsening improved reduced up down pain score scored rated severity level headache".split()
+_NO_SCORE = rf"(?:{''.join(f'(?<!{word} )' for word in _SCORED)}|(?=[a-z]+ \d{{1,2}}/(?!10(?!\d))))"
 _NO_AMOUNT = r"(?![\d.]| ?(?:mg|patients|cases|%|of ))"
 
 # fmt: off
@@ -45,7 +48,7 @@ DATES = (
     pattern("day, month and year with points", "DATE", "复诊{14.03.2023}",
             rf"(?<![\d.]){_DAY}\.{_MONTH}\.{_YEAR}(?![\d]|\.\d)", digits=6),
     pattern("month/day behind a preposition", "DATE", "seen on {3/14}",
-            rf"\b(?:{_BEFORE_DATE}) (?P<phi>{_MONTH}/{_DAY})(?![\d/]|\.\d| ?(?:mg|tab|of|dose|pain|cup|%))", digits=2, hints=("/",), flags=re.I),
+            rf"\b{_NO_SCORE}(?:{_BEFORE_DATE}) (?P<phi>{_MONTH}/{_DAY})(?![\d/]|\.\d| ?(?:mg|tab|of|dose|pain|cup|%))", digits=2, hints=("/",), flags=re.I),
     pattern("Chinese numerals with the year", "DATE", "{二〇二三年三月五日}出生",
             rf"[一二][〇零○OoQ一二三四五六七八九]{{3}}年{_ZH_MONTH}(?:{_ZH_DAY})?", hints=("月",)),
     pattern("Chinese numerals", "DATE", "{三月五日}来诊",

@@ -1,0 +1,136 @@
+"""Chinese names by both networks: the second drops words that the first takes for names, and adds or doubts what it missed.
+
+Alone the second network is trusted only in a short text and where something says that a person is named: a relative or a verb
+before it, or the beginning of a sentence with what a patient has or does behind it.
+"""
+
+# ruff: noqa: E501  patterns in long lines are easier to read than in pieces
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from medloop.patterns import lazy_pattern
+from medloop.privacy.phi.allowed import is_term
+from medloop.privacy.phi.chinese import names, network, second_network
+from medloop.privacy.phi.chinese.cues import NOBODY, RECORD, SAYS, TITLED_BEHIND, WEEKDAY_WISH_OR_TOWN
+from medloop.privacy.phi.chinese.extent import opens
+from medloop.privacy.phi.chinese.words import blocked_words, is_pair
+
+WORD = 0.03  # below this chance a candidate of the first network is a word, unless a title, a sex or an age follows
+SURE = 0.85  # from here what the first network missed is a name, where something names a person
+SURE_TOGETHER = 0.7  # the same where the first network finds it likely
+DOUBTFUL = 0.3  # from here it is a reason to doubt
+DOUBTFUL_ALONE = 0.95  # the same where nothing names a person, but the first network finds it likely
+SURE_OF_CALLED = 0.5  # the same where the text says that somebody is called so
+LIKELY = 0.5
+LEFT = 0.5  # how close what is doubted comes to being a name
+NOTE = 60  # characters; a longer text is read by the first network alone: the second would add a third to its time
+_POSSIBLE, _INSIDE = 0.2, 0.3  # from here a character may begin a candidate, and goes on with it
+_LONGEST = 8  # characters of a name
+_HAN = lazy_pattern(r"[\u3400-\u9fff]")
+_IN_NAME = lazy_pattern(r"[\u3400-\u9fff·•]")
+_LED = lazy_pattern(
+    "(?:[我你您他她咱俺]家|[我你他她]?(?:爸|妈|姐|妹|哥|弟|姨|叔|舅|姑|婶|嫂)|闺蜜|室友|同桌|发小|战友|老公|老婆|爱人|对象|儿子|女儿|闺女|孙子|孙女|孩子|宝宝|患儿|患者|病人|产妇|[大小乳]名|名字是?|名叫|叫|随访|护工|家里老人)[叫是：: ]?$"
+    "|(?:^|[，。,.!！？?；;：: \n])(?:给|请|帮|替|带|陪|抱|喂|哄|找|跟|和|让|听|问|姐，|哥，|昨[天晚]|今[天早晨]|刚才)$"
+)
+_KIN_BEHIND = lazy_pattern(
+    "妈妈?|爸爸?|奶奶|爷爷|姥[姥爷]|[他她](?:妈|爸|爹|娘|姥)|家长|叔|姨|姐|哥|婶|嫂|伯|大[爷妈叔婶娘]|师父|老师|患[儿者]|病人|老人|产妇"
+)
+_CALLED = lazy_pattern("[大小乳]名[叫是]?$|名叫$|名字[叫是]$")
+_NOBODY = lazy_pattern("[家的们才刚]|[一二两三四五六七八九十几]{1,3}[岁个米斤月天年一二三四五六七八九十]")
+Candidate = tuple[int, int, float]  # start, end and the highest chance
+
+
+class SecondOpinion:
+    """What the second network makes of a folded text."""
+
+    def __init__(self, text: str, model: second_network.SecondNetwork | None = None) -> None:
+        self.text = text
+        self.inside: NDArray[Any]
+        self.begins: NDArray[Any]
+        self.inside, self.begins = (model or second_network.load()).chances(text)
+
+    def without_words(self, spans: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates of the first network that may be names."""
+        return [
+            span
+            for span in spans
+            if self.inside[span[0] : span[1]].max() >= WORD or TITLED_BEHIND.match(self.text, span[1]) is not None
+        ]
+
+    def is_word(self, start: int, end: int) -> bool:
+        """Whether what a rule takes for a pet name or a nickname is a word to this network: 痒痒, 大姨妈."""
+        return bool(self.inside[start:end].max() < WORD)
+
+    def candidates(self) -> list[Candidate]:
+        found, done = list[Candidate](), 0
+        for first in (self.inside >= _POSSIBLE).nonzero()[0].tolist():
+            if first < done or not _HAN.match(self.text, first):
+                continue
+            end = first + 1
+            while end < len(self.text) and end - first < _LONGEST and self.begins[end] < 0.5 and self._goes_on(end):
+                end += 1
+            done = end
+            if end - first > 1:
+                found.append((first, end, float(self.inside[first:end].max())))
+        return found
+
+    def _goes_on(self, index: int) -> bool:
+        return bool(self.inside[index] >= _INSIDE) and _IN_NAME.match(self.text, index) is not None
+
+    def missed(self, chosen: Sequence[tuple[int, int]], first: Sequence[Candidate]) -> tuple[list[tuple[int, int]], float]:
+        """The names that are not among those, and how close what is left comes to one; `first`: what the first network sees."""
+        added, nearest, known, index, near = list[tuple[int, int]](), 0.0, sorted(chosen), 0, 0
+        for start, end, chance in self.candidates():
+            while index < len(known) and known[index][1] <= start:
+                index += 1
+            if index < len(known) and known[index][0] < end:
+                continue
+            while near < len(first) and first[near][1] <= start:
+                near += 1
+            seen = first[near][2] if near < len(first) and first[near][0] < end else 0.0
+            if any(words.match(self.text, start) for words in (_NOBODY, NOBODY, WEEKDAY_WISH_OR_TOWN)):
+                continue
+            if self._names_person(start, end):
+                sure = SURE_TOGETHER if seen >= LIKELY else SURE
+                sure = SURE_OF_CALLED if _CALLED.search(self.text, max(0, start - 4), start) else sure
+                if chance >= sure and not self._is_known_word(start, end, seen):
+                    added.append((start, end))
+                elif chance >= DOUBTFUL and not is_pair(self.text, start, often=True):
+                    nearest = LEFT
+            elif chance >= DOUBTFUL_ALONE and seen >= LIKELY and not is_term(self.text, (start, end, "NAME")):
+                nearest = LEFT
+        return added, nearest
+
+    def _names_person(self, start: int, end: int) -> bool:
+        text = self.text
+        if _LED.search(text, max(0, start - 6), start) or TITLED_BEHIND.match(text, end):
+            return True
+        if not opens(text, start):
+            return False
+        is_patient = names.PATIENT_BEHIND.match(text, end) or _KIN_BEHIND.match(text, end) or SAYS.match(text, end)
+        return bool(is_patient) or is_pair(text, end, often=True)  # the next word begins right behind it
+
+    def _is_known_word(self, start: int, end: int, seen: float) -> bool:
+        """A word of medicine, or one that is frequent in medical texts and that the first network does not find likely."""
+        word = self.text[start:end]
+        if is_term(self.text, (start, end, "NAME")) or word in blocked_words():
+            return True
+        return seen < LIKELY and is_pair(self.text, start, often=True)
+
+
+def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], float, SecondOpinion | None]:
+    """The names of a folded text, how close the best of what was left came to being one (0 to 1), and the second network's view.
+
+    `about_person`: the text is known to be about a person, so that less is asked of a name.
+    """
+    if not _HAN.search(text):
+        return [], 0.0, None
+    first, in_record = names.candidates(text, network.load()), about_person or bool(RECORD.search(text))
+    if len(text) > NOTE:
+        return *names.choose(text, first, in_record), None
+    opinion = SecondOpinion(text)
+    chosen, nearest = names.choose(text, opinion.without_words(first), in_record)
+    added, doubt = opinion.missed(chosen, first)
+    return chosen + added, max(nearest, doubt), opinion

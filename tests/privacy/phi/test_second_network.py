@@ -1,0 +1,95 @@
+"""The second network: what the lists say of each character, long texts in pieces, and what it adds and takes away."""
+
+import numpy as np
+import pytest
+
+from medloop.privacy.phi.chinese import second_network, second_opinion
+from medloop.privacy.phi.chinese.words import GIVEN, is_pair, ordinary_words, surnames
+from medloop.privacy.phi.scrub import assess
+
+TEXT = "欧阳娜娜说高血压要吃氨氯地平，张力不好，王芳也来了"
+
+
+def test_flags_say_what_the_lists_hold() -> None:
+    flags, words = second_network.flags_of(TEXT).tolist(), ordinary_words()
+    for index, char in enumerate(TEXT):
+        assert bool(flags[index] & 1) == (char in surnames()[0])
+        assert bool(flags[index] & 4) == (char in GIVEN)
+        assert bool(flags[index] & 8) == is_pair(TEXT, index, often=True)
+        begins = any(TEXT[index : index + size] in words for size in (2, 3)) or any(
+            word[:4] == TEXT[index : index + 4] for word in words if len(word) > 3
+        )
+        assert bool(flags[index] & 1 << 7) == begins
+    assert flags[0] & 2 and flags[1] & 2  # 欧阳: a surname of two characters
+    assert flags[TEXT.index("氨")] & 1 << 9 and flags[TEXT.index("氨") + 1] & 1 << 10  # a term begins, and goes on
+
+
+def test_a_long_text_is_seen_as_its_pieces_are() -> None:
+    network = second_network.load()
+    whole, _ = network.chances(TEXT * 200)
+    middle, _ = network.chances(TEXT * 5)
+    start, reach = 150 * len(TEXT), second_network.REACH
+    assert np.allclose(whole[start + 2 * len(TEXT) : start + 3 * len(TEXT)], middle[2 * len(TEXT) : 3 * len(TEXT)], atol=1e-4)
+    assert reach < 2 * len(TEXT)
+
+
+def test_texts_of_one_character_and_of_no_word_are_read() -> None:
+    for text in ("王", "，", "王\U00020000", "\n王"):
+        inside, begins = second_network.load().chances(text)
+        assert len(inside) == len(begins) == len(text)
+
+
+def test_a_candidate_that_it_takes_for_a_word_is_dropped_unless_a_title_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    opinion = second_opinion.SecondOpinion("高敏体质，高敏护士")
+    monkeypatch.setattr(opinion, "inside", np.zeros(len(opinion.text)))
+    assert opinion.without_words([(0, 2, 0.99), (5, 7, 0.99)]) == [(5, 7, 0.99)]
+
+
+def test_it_adds_what_it_is_sure_of_and_doubts_what_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opinion(text: str, chance: float) -> second_opinion.SecondOpinion:
+        start, opinion = text.index("闹"), second_opinion.SecondOpinion(text)
+        inside, begins = np.zeros(len(text)), np.zeros(len(text))
+        inside[start : start + 2], begins[start] = chance, 1.0
+        monkeypatch.setattr(opinion, "inside", inside)
+        monkeypatch.setattr(opinion, "begins", begins)
+        return opinion
+
+    led, alone = "给闹闹喂药", "这里闹闹嗡嗡响"
+    assert opinion(led, 0.99).missed([], []) == ([(1, 3)], 0.0)
+    assert opinion(led, 0.99).missed([(1, 3)], []) == ([], 0.0)
+    assert opinion(led, second_opinion.DOUBTFUL).missed([], []) == ([], second_opinion.LEFT)
+    assert opinion(alone, 0.99).missed([], []) == ([], 0.0)  # nothing says that a person is named
+    assert opinion(alone, 0.99).missed([], [(2, 4, 0.9)]) == ([], second_opinion.LEFT)  # but both networks think so
+    assert second_opinion.find(led + "，" * second_opinion.NOTE)[2] is None  # too long for it
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("我家闹闹三个半月，大便带血丝。", "闹闹"), ("我叫Linda，上海人。", "Linda"), ("JOHN SMITH chest pain 45M", "JOHN SMITH")],
+)
+def test_names_that_were_missed_are_replaced(text: str, name: str) -> None:
+    assert name not in assess(text).cleaned
+
+
+@pytest.mark.parametrize("text", ["Patient Bell has palsy", "Patient Crohn is here"])
+def test_an_eponym_where_a_patient_is_named_is_held(text: str) -> None:
+    assert assess(text).quarantined
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "大姨妈来临时痛得很厉害",
+        "青春期的痘痘怎么治",
+        "Doctor: Nice. Where do you live?",
+        "Hmmm, I don't know that one.",
+        "Pain increasing to 10/10 during the night.",
+        "Is aquaphor Vaseline?",
+    ],
+)
+def test_words_of_a_consultation_stay(text: str) -> None:
+    assert assess(text).cleaned == text
+
+
+def test_a_date_behind_pain_is_still_a_date() -> None:
+    assert assess("pain from 3/14 until today").cleaned == "pain from [DATE_1] until today"

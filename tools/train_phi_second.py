@@ -1,0 +1,211 @@
+"""Train the second network that finds Chinese names (src/medloop/assets/phi/hanzi_second.npz).
+
+    python tools/train_phi_second.py --carriers texts.jsonl.gz ...             # same texts, seed and torch: same file
+
+It learns from the texts of tools/phi_corpus_zh.py, from lay sentences (tools/phi_lay_zh.txt) and from real sentences without names
+in which the first network sees one: those are words of medicine and everyday words. Only even rows of the carriers are used.
+"""
+
+# ruff: noqa: T201, E501
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from phi_batches import Row, batches
+from phi_corpus_zh import SOUNDS, Maker, Span, sentences
+from phi_names_zh import PET
+from torch import nn
+
+from medloop.privacy.phi import lists
+from medloop.privacy.phi.chinese import names, network, second_network
+from medloop.privacy.phi.chinese.cues import TITLED_BEHIND
+from medloop.privacy.phi.normalize import fold
+
+HERE = Path(__file__).parent
+OUT = HERE.parent / "src/medloop/assets/phi/hanzi_second.npz"
+WIDTH, HIDDEN, LONGEST = 32, 64, 120
+DROPOUT, UNKNOWN, NO_FLAG = 0.1, 0.04, 0.06  # share of hidden units, of characters shown as unknown, and of flags not shown
+MISSED = 1.5  # a missed character of a name counts as much as so many false alarms
+BATCH = 96
+HARD = 0.25  # from here the first network takes a word of a real sentence for a name
+HOME = "豆乐果米糖圆团妞牛虎欢甜心悦安宁琪萱涵轩晨阳航宸朵贝嘟笑点球壮胖月星雨雪静丽芳敏明强军磊涛超婷娜莹晶燕红兰梅玲可依暖悠宝闹瓜桃柚"
+
+
+class LayMaker(Maker):
+    """Also lay sentences, and real ones on which the first network is wrong."""
+
+    NAMED_SLOTS = Maker.NAMED_SLOTS | {"nick"}
+
+    def __init__(self, seed: int, carriers: list[str], hard: list[str]) -> None:
+        super().__init__(seed, carriers)
+        self.hard = hard
+        named, free = (HERE / "phi_lay_zh.txt").read_text(encoding="utf-8").split("== free\n")
+        self.lay = [line for line in named.splitlines() if line and line[0] not in "#="]
+        self.lay_free = free.splitlines()
+        self.terms = [term for line in lists.lines("medical_zh.txt") for term in line.split()]
+        self.common = [word for word in self.frequent if len(word) > 1]
+
+    def slot(self, name: str) -> str:
+        rng = self.rng
+        if name == "nick":
+            r = rng.random()
+            if r < 0.35:
+                return rng.choice(PET)
+            if r < 0.6:
+                return rng.choice(HOME) * 2
+            if r < 0.75:
+                return rng.choice("小大阿") + rng.choice(HOME)
+            return self.names.long_given() if r < 0.9 else rng.choice(self.common)[:3]
+        if name == "term":
+            return rng.choice(self.terms)
+        if name == "common":
+            return rng.choice(self.common if rng.random() < 0.6 else self.words)
+        if name == "brand":
+            return "".join(rng.choice(SOUNDS + "健乐舒通清宝丽美佳妇儿肤康泰力达维") for _ in range(rng.randint(2, 3)))
+        return super().slot(name)
+
+    def lay_text(self) -> tuple[str, list[Span]]:
+        forms = self.lay if self.rng.random() < 0.62 else self.lay_free
+        return self.sentence(self.rng.choice(forms))
+
+    def text(self) -> tuple[str, list[Span]]:
+        r = self.rng.random()
+        if r < 0.42:
+            return super().text()
+        if r < 0.6 and self.hard:
+            return self.rng.choice(self.hard), []
+        text, spans = self.lay_text()
+        if self.rng.random() < 0.35:
+            more, further = self.lay_text() if self.rng.random() < 0.5 else (self.rng.choice(self.carriers), [])
+            joint = self.rng.choice("，。\n ")
+            spans = [*spans, *((start + len(text) + 1, end + len(text) + 1) for start, end in further)]
+            text += joint + more
+        elif self.rng.random() < 0.3:
+            text += self.rng.choice("。？！")
+        return fold(text), spans
+
+
+class Net(nn.Module):
+    """Convolutions that see sixteen characters to each side; `second_network.SecondNetwork` computes the same with numpy."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(size, WIDTH, padding_idx=0)
+        self.layers = nn.ModuleList(
+            nn.Conv1d(
+                HIDDEN if number else WIDTH + second_network.FLAGS,
+                HIDDEN,
+                width,
+                dilation=dilation,
+                padding=dilation * (width // 2),
+            )
+            for number, (width, dilation) in enumerate(second_network.LAYERS)
+        )
+        self.last, self.drop = nn.Linear(HIDDEN, 3), nn.Dropout(DROPOUT)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:  # (B, T, 2) -> (B, T, 3)
+        ids, flags = rows[..., 0], rows[..., 1]
+        inside = (ids > 0)[:, None, :].float()
+        bits = ((flags[..., None] >> torch.arange(second_network.FLAGS)) & 1).float()
+        hidden = torch.cat([self.drop(self.table(ids)), bits], dim=2).transpose(1, 2) * inside
+        for number, layer in enumerate(self.layers):
+            new = torch.relu(layer(hidden)) * inside
+            hidden = self.drop(new if not number else hidden + new)
+        return self.last(hidden.transpose(1, 2))
+
+
+def frequent_codes(maker: Maker, count: int) -> np.ndarray:
+    """Codes of the characters that get an id to themselves: those that occur in at least three texts."""
+    counts = Counter(char for _ in range(count) for char in set(maker.text()[0]) if network.has_own_id(char))
+    for text in maker.carriers:
+        counts.update(set(text))
+    chars = sorted(char for char, times in counts.items() if times >= 3 and network.has_own_id(char))
+    return np.array([ord(char) for char in chars if ord(char) < 0x10000], dtype=np.uint16)
+
+
+def make_row(table: np.ndarray, text: str, spans: list[Span]) -> Row:
+    ids, offsets = network.ids_of(text, table)
+    tags = np.zeros(len(text), dtype=np.int64)
+    for start, end in spans:
+        tags[start:end], tags[start] = 2, 1
+    rows = np.stack([ids, second_network.flags_of(text)[offsets]], axis=1)
+    return rows[:LONGEST], tags[offsets][:LONGEST]
+
+
+def hide_some(rows: np.ndarray, rng: np.random.Generator) -> None:
+    """Show some characters as unknown, and some without a flag."""
+    ids, flags = rows[..., 0], rows[..., 1]
+    ids[(rng.random(ids.shape) < UNKNOWN) & (ids > network.UNKNOWN)] = network.UNKNOWN
+    for bit in range(second_network.FLAGS):
+        flags[rng.random(flags.shape) < NO_FLAG] &= ~(1 << bit)
+
+
+def find_hard(carriers: list[str]) -> list[str]:
+    """Real sentences without names in which the first network sees one."""
+    model, hard = network.load(), list[str]()
+    for text in map(fold, carriers):
+        found = [span for span in names.candidates(text, model) if span[2] >= HARD] if names._HAN.search(text) else []
+        if found and not any(TITLED_BEHIND.match(text, end) for _, end, _ in found):
+            hard.append(text)
+    return hard
+
+
+def train(maker: Maker, texts: int, epochs: int, seed: int) -> dict[str, np.ndarray]:
+    torch.manual_seed(seed)
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    rng, began = np.random.default_rng(seed), time.monotonic()
+    codes = frequent_codes(maker, 20_000)
+    table = network.id_table(codes)
+    net = Net(network.FIRST + len(codes))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=epochs * (texts // BATCH + 1))
+    loss_of = nn.CrossEntropyLoss(weight=torch.tensor([1.0, MISSED, MISSED]), label_smoothing=0.005)
+    for epoch in range(epochs):
+        rows = [row for row in (make_row(table, *maker.text()) for _ in range(texts)) if len(row[0])]
+        net.train()
+        total = 0.0
+        for ids, tags in batches(rows, rng, BATCH, 0, -100, partial(hide_some, rng=rng)):
+            optimizer.zero_grad()
+            loss = loss_of(net(ids).reshape(-1, 3), tags.reshape(-1))
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            total += loss.item()
+        print(f"epoch {epoch + 1}: loss {total * BATCH / texts:.4f}, {time.monotonic() - began:.0f} s", flush=True)
+    return weights_of(net, codes)
+
+
+def weights_of(net: Net, codes: np.ndarray) -> dict[str, np.ndarray]:
+    """Half precision and in the order of axes in which they are used."""
+    weights = {"codes": codes, "table": net.table.weight, "last": net.last.weight.T, "last_bias": net.last.bias}
+    for number, layer in enumerate(net.layers):
+        weights |= {f"layer{number}": layer.weight.permute(2, 1, 0), f"bias{number}": layer.bias}
+    return {name: array if name == "codes" else array.detach().numpy().astype(np.float16) for name, array in weights.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--carriers", type=Path, nargs="+", required=True, help="JSON lines of medical texts")
+    parser.add_argument("--texts", type=int, default=60_000, help="texts made for each epoch")
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=20_264)
+    parser.add_argument("--out", type=Path, default=OUT)
+    args = parser.parse_args()
+    carriers = sentences(args.carriers, "train")
+    hard = find_hard(carriers)
+    print(f"{len(carriers)} sentences, {len(hard)} of them hard", flush=True)
+    weights = train(LayMaker(args.seed, carriers, hard), args.texts, args.epochs, args.seed)
+    np.savez(args.out, **weights)
+    print(f"{args.out.stat().st_size / 1e6:.2f} MB, sha256 {hashlib.sha256(args.out.read_bytes()).hexdigest()}")
+
+
+if __name__ == "__main__":
+    main()
