@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
-from medloop.privacy.phi.english.name_words import SELDOM_NAMES, SHORT_NAMES, WORD_NAMES
+from medloop.privacy.phi.english.name_words import SELDOM_NAMES, SHORT_NAMES, WORD_NAMES, is_plain
 from medloop.privacy.phi.english.places import is_department
 from medloop.privacy.phi.english.tagger import Token
-from medloop.privacy.phi.lists import COMMON, ORDINARY, UNLISTED, WordList, tier, tiers
+from medloop.privacy.phi.lists import COMMON, UNLISTED, WordList, tier
 
 TITLES = frozenset("mr mrs ms miss mx dr prof professor doctor sir madam".split())
 _MAX_REMARK = 4  # words
@@ -373,22 +373,6 @@ RULES = (
 _KINDS = ("NAME", "PLACE", "ORG")
 _RULES_OF = {kind: [rule for rule in RULES if kind in rule.kinds] for kind in _KINDS}
 _WORD_RULES_OF = {kind: [rule for rule in WORD_RULES if kind in rule.kinds] for kind in _KINDS}
-
-
-@lru_cache(maxsize=32_768)
-def is_plain(word: str) -> bool:
-    """An ordinary word, also in a form no list holds: "midwives", "tornadoes"."""
-    lower, known = word.lower(), tiers()
-    forms = [lower]
-    if lower.endswith("s"):
-        forms.append(lower[:-1])
-        if lower.endswith("es"):
-            forms.append(lower[:-2])
-            if lower.endswith("ves"):
-                forms += [lower[:-3] + "fe", lower[:-3] + "f"]
-            elif lower.endswith("ies"):
-                forms.append(lower[:-3] + "y")
-    return any(len(form) > 2 and known.get(form) in ORDINARY for form in forms)
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from medloop.patterns import lazy_pattern
-from medloop.privacy.phi.lists import FREQUENT, NAMES, NOT_ONLY_ORDINARY, UNLISTED, WordList, is_listed, medical_words, tier
+from medloop.privacy.phi.lists import (
+    FREQUENT,
+    NAMES,
+    NOT_ONLY_ORDINARY,
+    ORDINARY,
+    UNLISTED,
+    WordList,
+    is_listed,
+    medical_words,
+    tier,
+    tiers,
+)
 
 SHORT_NAMES = frozenset(
     "wu xu hu ma li lu yu ng su ye le vo vu ko oh bo xi qi lo ip ma mo wa ly ha na ku".split()
@@ -191,3 +202,19 @@ def _can_be_small_name(word: str, titled: bool) -> bool:
     if is_listed(word, _NOT_IN_SMALL_NAME):
         return False
     return is_listed(word, NAMES) or (tier(word) == UNLISTED and not _SMALL_TERM_ENDING.search(word))
+
+
+@lru_cache(maxsize=32_768)
+def is_plain(word: str) -> bool:
+    """An ordinary word, also in a form no list holds: "midwives", "tornadoes"."""
+    lower, known = word.lower(), tiers()
+    forms = [lower]
+    if lower.endswith("s"):
+        forms.append(lower[:-1])
+        if lower.endswith("es"):
+            forms.append(lower[:-2])
+            if lower.endswith("ves"):
+                forms += [lower[:-3] + "fe", lower[:-3] + "f"]
+            elif lower.endswith("ies"):
+                forms.append(lower[:-3] + "y")
+    return any(len(form) > 2 and known.get(form) in ORDINARY for form in forms)

@@ -6,8 +6,7 @@ from functools import lru_cache
 from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_added
 from medloop.privacy.phi.english import network, tagger
-from medloop.privacy.phi.english.candidates import is_plain
-from medloop.privacy.phi.english.name_words import WORD_NAMES
+from medloop.privacy.phi.english.name_words import WORD_NAMES, is_plain
 from medloop.privacy.phi.english.tagged_spans import NOBODY, LatinPart, TaggedPart, is_medical_term
 from medloop.privacy.phi.english.tagger import LetterCase, Token
 from medloop.privacy.phi.lists import ALSO_NAME, FREQUENT, NAMES, is_listed, tier
