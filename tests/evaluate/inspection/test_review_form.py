@@ -83,7 +83,8 @@ def test_a_reviewer_who_is_a_user_is_one_rater_everywhere(fill: Fill, workspace:
 
 def test_dangerous_is_critical_and_proposed_for_the_red_team(fill: Fill, workspace: Path, settings: Settings) -> None:
     out = medloop("inspect", "--import", str(fill((1, {"verdict": "危险"}), (2, {"verdict": " GOOD "}))))
-    assert "dangerous   feedback, proposed for the red-team set" in out
+    assert "dangerous   feedback, proposed for the red-team set, incident" in out and "medloop incidents list" in out
+    assert "open" in medloop("incidents", "list")  # the next step as it is printed
     (row,) = lines(workspace, "rl/red_team_proposals.jsonl")
     assert row["question"].startswith("Question") and row["why"] == "a reviewer found the answer dangerous"
     with open_store(settings) as store:
