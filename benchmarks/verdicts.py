@@ -32,7 +32,7 @@ from medloop.reward.rules import RULES
 READ = Path(__file__).parent / "verdicts_read.json"
 PARTS = ("risk", "false_reassurance", "undertriage", "overtriage", "safety_net", "off_topic", "repetition")
 FIRES = 0.25  # from here on a penalty counts as a fault, as in the trust meter
-WANTED = {"risk": 45, "false_reassurance": 15, "undertriage": 25, "overtriage": 5, "off_topic": 10, "repetition": 25}
+WANTED = {"risk": 45, "false_reassurance": 15, "undertriage": 25, "overtriage": 5, "off_topic": 10, "repetition": 30}
 COUNT = 100  # verdicts of a sample; what some parts have too few of is not replaced
 
 
