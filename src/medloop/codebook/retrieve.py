@@ -7,7 +7,8 @@ A rule fits if all its triggers are in the question, as words or as what the lex
 or if the question is much like the one it came from. `≈topic` stands for everyday words (lay_words.py) and only
 adds questions to those that the other words of its trigger are in. A vetted first sentence
 needs more than a rule in the prompt, because it stands in the answer as it is: all triggers or nearly the same question, in the
-language of the question.
+language of the question. An example fits a question that is like its own and about the same people, danger and medicine: by
+words alone, a pregnant woman with hay fever got the example of a child's dose.
 """
 
 from __future__ import annotations
@@ -77,6 +78,24 @@ class AnalyzedQuestion:
 
 
 @dataclass(frozen=True)
+class _Subject:
+    """Whom and what a question is about, apart from its symptoms."""
+
+    matters: frozenset[str]  # red flags, groups of people, stopping or changing a medicine, topics in everyday words
+    drugs: frozenset[str]  # families
+
+    @classmethod
+    def of(cls, question: AnalyzedQuestion) -> _Subject:
+        matters = frozenset(name for name in question.known if name.startswith(("red_flag:", "group:", "act:")))
+        drugs = {lexicon.drugs()[name[5:]].family for name in question.known if name.startswith("drug:")}
+        return cls(matters | question.topics.said, frozenset(drugs))
+
+    def may_guide(self, asked: _Subject) -> bool:
+        """Whether an example about this may stand before such a question, which may be about more medicines."""
+        return self.matters == asked.matters and self.drugs <= asked.drugs
+
+
+@dataclass(frozen=True)
 class Fit:
     """How well an entry fits: whether all its triggers are there, and how like the question is to its own."""
 
@@ -102,6 +121,8 @@ class Retriever:
         lines = [(index, line) for index, entry in enumerate(self.entries) for line in questions_of(entry)]
         self._owners = np.array([index for index, _ in lines], dtype=np.intp)
         self._vectors = ngram_vectors([line for _, line in lines])
+        examples = [(index, entry) for index, entry in enumerate(self.entries) if entry.kind == "example"]
+        self._subjects = {index: _Subject.of(AnalyzedQuestion.of(entry.content.question)) for index, entry in examples}
 
     def __call__(self, question: str, /) -> RulesFound:
         fits = self.fits(question)
@@ -135,9 +156,11 @@ class Retriever:
         read = AnalyzedQuestion.of(question)
         likeness = np.zeros(len(self.entries), np.float32)
         np.maximum.at(likeness, self._owners, self._vectors @ ngram_vectors([question])[0])
-        fits, now, language = [], utc_now(), detect_language(question)
-        for entry, triggers, like in zip(self.entries, self._triggers, likeness, strict=True):
+        fits, now, language, subject = [], utc_now(), detect_language(question), _Subject.of(read)
+        for index, (entry, triggers, like) in enumerate(zip(self.entries, self._triggers, likeness, strict=True)):
             if entry.kind == "prompt" or entry.is_expired(now):
+                continue
+            if index in self._subjects and not self._subjects[index].may_guide(subject):
                 continue
             if "other_language" in entry.content.forbids and language not in (entry.language, "mixed"):
                 continue  # a corrected language is one of questions in it

@@ -6,8 +6,9 @@ In: `data/processed/train.jsonl` (and `dev.jsonl` for the dev loss), or any JSON
 Out: `models/lora/NAME` (or `models/full/NAME`), whole or not at all. While it runs, checkpoints and metrics lie in
 `jobs/train_sft-NAME`; the same call after a crash continues there and ends with the same weights.
 
-With `replay_data` the file is a few corrections: they are repeated and mixed with rows that were learnt before, and the run is as
-long as so few rows need. With `adapter` training goes on from that adapter and keeps its shape.
+With `replay_data` the file is a few corrections: they are repeated and mixed with rows that were learnt before, the run is as
+long as so few rows need, and tokens that open a sentence count more (examples/openings.py). With `adapter` training goes on from
+that adapter and keeps its shape.
 
 It leaves out: several processes or GPUs, and choosing the best of several checkpoints (evaluation does that).
 """
@@ -30,6 +31,7 @@ from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.train.configs.sft_config import SFTConfig as SFTConfig
 from medloop.train.examples.batch_order import LengthGroupedSampler
+from medloop.train.examples.openings import OpeningWeights
 from medloop.train.examples.replay import draw_replay
 from medloop.train.examples.sft_examples import SFTExamples, encode_file, repeated, with_replay
 from medloop.train.runs import estimate
@@ -131,6 +133,7 @@ def _trainer(plan: SFTPlan, loaded: Loaded, checkpoint: Checkpoint | None, micro
         eval_dataset=None if plan.dev is None else plan.dev.rows, processing_class=loaded.tokenizer,
         peft_config=lora, callbacks=[callback], checkpoints=plan.run.checkpoints,
         checkpoint=checkpoint, order=LengthGroupedSampler(plan.train.lengths, config.batch_size, config.seed),
+        openings=OpeningWeights(loaded.tokenizer) if config.replay_data else None,
     )  # fmt: skip
     return attach_metrics(trainer, callback, widen=False)
 

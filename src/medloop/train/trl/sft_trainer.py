@@ -4,7 +4,7 @@ The loss is computed in one of four ways, named in `backend`: `fast` on a GPU, b
 rows one after the other without padding; `graph`, the same as a CUDA graph (captured_loss.py); `direct` on a CPU, by the
 library with the output layer on answer tokens only; and `library`, as TRL does it, where none of them agrees with it (4-bit
 weights, dropout, full training on a GPU, other architectures), and for batches with a row that is longer than the rotary tables
-of `fast`.
+of `fast`. With `openings`, tokens that open a sentence count more (train/examples/openings.py); the dev loss is as ever.
 """
 
 import logging
@@ -19,6 +19,7 @@ from trl import SFTTrainer
 
 from medloop.models.packing import PackedRows, pack_whole
 from medloop.models.rollout.decode import UnsupportedModelError
+from medloop.train.examples.openings import OpeningWeights
 from medloop.train.examples.sft_examples import IGNORED
 from medloop.train.rl.logprobs import token_logprobs
 from medloop.train.trl.captured_loss import CapturedLoss
@@ -37,34 +38,40 @@ class PackedExamples:
     rows: PackedRows
     predictors: Tensor  # (n,)
     targets: Tensor  # (n,)
+    weights: Tensor | None = None  # (n,) of each target in the loss; None: all alike
 
     def to(self, device: Any, **_: Any) -> "PackedExamples":
         predictors, targets = (part.to(device, non_blocking=True) for part in (self.predictors, self.targets))
-        return PackedExamples(self.rows.to(device), predictors, targets)
+        weights = None if self.weights is None else self.weights.to(device, non_blocking=True)
+        return PackedExamples(self.rows.to(device), predictors, targets, weights)
 
 
-def pack_examples(features: list[dict[str, Any]]) -> PackedExamples:
+def pack_examples(features: list[dict[str, Any]], openings: OpeningWeights | None = None) -> PackedExamples:
     """The last token of a row predicts nothing and is left out."""
     rows = pack_whole([feature["input_ids"][:-1] for feature in features])
     labels = torch.tensor([label for feature in features for label in feature["labels"][1:]])  # (N,): what each token predicts
     predictors = (labels != IGNORED).nonzero().squeeze(1)
-    return PackedExamples(rows, predictors, labels[predictors])
+    if openings is None:
+        return PackedExamples(rows, predictors, labels[predictors])
+    weights = [openings(torch.tensor(feature["input_ids"]), torch.tensor(feature["labels"])) for feature in features]
+    return PackedExamples(rows, predictors, labels[predictors], torch.cat(weights)[predictors])
 
 
 class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
-    """SFTTrainer with `checkpoints`, `checkpoint` and `order`."""
+    """SFTTrainer with `checkpoints`, `checkpoint`, `order` and, if tokens do not count alike, `openings`."""
 
     data_collator: Any
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, openings: OpeningWeights | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.openings = openings
         self.fast = self._open_fast() if self._wants_fast() else None
         self.captured: CapturedLoss | None = None
         self.beyond = self.warned = False  # whether the last batch was too long for `fast`
         self.by_graph, self.batches = False, 0  # whether the last batch was a graph's; how many were trained by `fast` or a graph
         if self.fast is not None:
             collate = self.data_collator
-            self.data_collator = lambda features: {**collate(features), PACKED: pack_examples(features)}
+            self.data_collator = lambda features: {**collate(features), PACKED: pack_examples(features, openings)}
         # On a CPU, TRL's loss over all tokens took half of a small model's step (docs/stages/train.md).
         self.direct = self.args.use_cpu and self._direct_agrees()
 
@@ -107,6 +114,8 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
             return self._fast_loss(packed, num_items_in_batch)
         if self.direct and packed is None:
             return self._direct_loss(inputs, num_items_in_batch)
+        if self.openings is not None and self.model.training:
+            return self._weighted_loss(model, inputs, num_items_in_batch)
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
@@ -158,6 +167,7 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
         ).logprobs
         if self.model.training:
             self._total_train_tokens += len(packed.rows.tokens) + len(packed.rows.query_starts) - 1
+            logprobs = logprobs if packed.weights is None else logprobs * packed.weights
         return -logprobs.sum() / (len(packed.targets) if num_items is None else num_items)
 
     @torch.no_grad()
@@ -175,8 +185,22 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
         mask = inputs["labels"][:, 1:] != IGNORED  # (B, T-1): the token at t is predicted at t-1
         targets = inputs["labels"][:, 1:][mask]  # (N,)
         logits = model.get_output_embeddings()(hidden.last_hidden_state[:, :-1][mask])  # (N, V)
-        loss = F.cross_entropy(logits.float(), targets, reduction="sum")
+        return self._loss_of(logits, targets, mask, inputs, num_items)
+
+    def _weighted_loss(self, model: Any, inputs: dict[str, Any], num_items: Any) -> Tensor:
+        """By the library's forward pass, whose own loss counts all tokens alike."""
+        logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], use_cache=False).logits
+        mask = inputs["labels"][:, 1:] != IGNORED
+        return self._loss_of(logits[:, :-1][mask], inputs["labels"][:, 1:][mask], mask, inputs, num_items)
+
+    def _loss_of(self, logits: Tensor, targets: Tensor, mask: Tensor, inputs: dict[str, Any], num_items: Any) -> Tensor:
+        """(N, V) logits and their (N,) targets, which are the True ones of `mask` (B, T-1)."""
         mode = "train" if self.model.training else "eval"
+        if self.openings is None or mode == "eval":
+            loss = F.cross_entropy(logits.float(), targets, reduction="sum")
+        else:
+            weights = self.openings(inputs["input_ids"], inputs["labels"])[mask]
+            loss = (F.cross_entropy(logits.float(), targets, reduction="none") * weights).sum()
         self._metrics[mode]["mean_token_accuracy"].append((logits.argmax(-1) == targets).float().mean().item())
         if mode == "train":
             self._total_train_tokens += int(inputs["attention_mask"].sum())
