@@ -47,7 +47,7 @@ def adding(n: int = 0, *, key: str | None = None, caller: str = "usr_1", body: s
 
 @pytest.fixture
 def writer(store: Store):
-    with GroupCommitWriter(store, wait_s=1.0).running() as running:
+    with GroupCommitWriter(store, wait_s=30).running() as running:
         yield running
 
 
