@@ -2,6 +2,7 @@
 
     python benchmarks/verdicts.py --data DIR --fires fires.jsonl                               # score every answer of the sets
     python benchmarks/verdicts.py --fires fires.jsonl --half held --seed 7 --out sample.jsonl  # 100 verdicts for a blind reader
+    python benchmarks/verdicts.py --data DIR --fresh --fires fires.jsonl --seed 7 --out sample.jsonl   # of texts kept apart
 
 DIR has public sets as `NAME.jsonl.gz`: consultations, health chat, an encyclopaedia, general chat. A verdict is a penalty of 0.25
 or more that is not `unsure` (`medloop.contracts.score.asserts_fault`). `fires.jsonl` also has the unsure ones, marked.
@@ -9,6 +10,8 @@ or more that is not `unsure` (`medloop.contracts.score.asserts_fault`). `fires.j
     half     texts are split by the CRC-32 of their set and id: `open` may be read to mend the rules, `held` only to measure
     draw     even by part (WANTED), within a part by the square root of each set's number; verdicts that were read before
              (benchmarks/verdicts_read.json) are never drawn
+    fresh    the sets FRESH of `verdict_sets.py`, no half: at most 25 verdicts of a part, one of a question, none of an answer
+             that the other sets have; with `--rest FILE`, what is missing comes from the held half of that file of fires
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ import re
 import sys
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from acts import SETS, Answer, Row, read
+from acts import Row, read
+from verdict_sets import FRESH, MENDED, Reader
 
 from medloop.contracts.score import asserts_fault
 from medloop.reward.detect.urgency import urgency
@@ -33,46 +37,8 @@ READ = Path(__file__).parent / "verdicts_read.json"
 PARTS = ("risk", "false_reassurance", "undertriage", "overtriage", "safety_net", "off_topic", "repetition")
 FIRES = 0.25  # from here on a penalty counts as a fault, as in the trust meter
 WANTED = {"risk": 45, "false_reassurance": 15, "undertriage": 25, "overtriage": 5, "off_topic": 10, "repetition": 30}
+MOST = 25  # of a part in a sample of fresh texts
 COUNT = 100  # verdicts of a sample; what some parts have too few of is not replaced
-
-
-def turns(row: Row) -> Iterator[Answer]:
-    """A dialogue: all that the patient has said, and each answer."""
-    messages = row.get("messages") or row["prompt"]
-    said: list[str] = []
-    for index, message in enumerate(messages):
-        if message["role"] == "user":
-            said.append(message["content"])
-        elif message["role"] == "assistant" and said:
-            yield f"{row['id']}#{index}", "\n".join(said), message["content"]
-    if isinstance(row.get("ideal_completion"), str):
-        yield f"{row['id']}#ideal", "\n".join(said), row["ideal_completion"]
-
-
-def last_turn(*names: str) -> Callable[[Row], Iterator[Answer]]:
-    def rows(row: Row) -> Iterator[Answer]:
-        for name in names:
-            yield f"{row['id']}#{name}", row["prompt"][-1]["content"], row[name]
-
-    return rows
-
-
-def ranked(row: Row) -> Iterator[Answer]:
-    for index, answer in enumerate(row["responses_best_first"]):
-        yield f"{row['id']}#{index}", row["prompt"][-1]["content"], answer
-
-
-ALL_SETS: dict[str, Callable[[Row], Iterator[Answer]]] = {
-    **SETS,
-    "zh_cmtmedqa_multiturn": turns, "pref_zh_disc_medllm_gpt4_scores": turns, "healthbench_examples": turns,
-    "healthbench_meta_eval97": lambda row: iter(
-        [(str(row["id"]), "\n".join(m["content"] for m in row["prompt"] if m["role"] == "user"), row["completion"])]
-    ),
-    "en_medquad_qa": lambda row: iter([(row["id"], row["question"], row["answer"])][: zlib.crc32(row["id"].encode()) % 4 == 2]),
-    "pref_zh_oasst_ranked": ranked,
-    "pref_en_hh_harmless": last_turn("chosen", "rejected"),
-    "pref_zh_en_dpo_demo": last_turn("chosen", "rejected"),
-}  # fmt: skip
 
 
 def half_of(name: str, id: str) -> str:
@@ -80,15 +46,24 @@ def half_of(name: str, id: str) -> str:
     return "held" if zlib.crc32(f"verdicts {name} {re.sub('#.*', '', id)}".encode()) & 1 else "open"
 
 
-def scan(folder: Path) -> Iterator[Row]:
-    """Every verdict on the sets; what was read before is left out."""
+def scan(folder: Path, *, fresh: bool = False) -> Iterator[Row]:
+    """Every verdict on the sets; what was read before is left out, and for `fresh` every answer that the other sets have."""
     known = json.loads(READ.read_text(encoding="utf-8"))
     seen = {(part, name, id) for sample in known.values() for part, sets in sample.items() for name in sets for id in sets[name]}
-    for name, answers in ALL_SETS.items():
+    used = {answer.strip() for *_, answer in _answers(folder, MENDED)} if fresh else set()
+    scored = 0
+    for name, id, question, answer in _answers(folder, FRESH if fresh else MENDED):
+        if question.strip() and answer.strip() and answer.strip() not in used:
+            scored += 1
+            yield from _verdicts(name, id, question, answer, seen)
+    print("answers", scored, file=sys.stderr)
+
+
+def _answers(folder: Path, sets: dict[str, Reader]) -> Iterator[tuple[str, str, str, str]]:
+    for name, answers in sets.items():
         for row in read(folder, name) or ():
             for id, question, answer in answers(row):
-                if question.strip() and answer.strip():
-                    yield from _verdicts(name, id, question, answer, seen)
+                yield name, id, str(question), str(answer)
 
 
 def _verdicts(name: str, id: str, question: str, answer: str, seen: set[tuple[str, str, str]]) -> Iterator[Row]:
@@ -125,6 +100,62 @@ def draw(rows: list[Row], wanted: dict[str, int], seed: str) -> list[Row]:
     return sample[:COUNT]
 
 
+def draw_fresh(rows: list[Row], seed: str) -> list[Row]:
+    """By turns over the parts, and within a part over its sets: at most MOST of a part, one of a question."""
+    chooser, sample, asked = random.Random(seed), [], set[str]()
+    queues: dict[str, list[list[Row]]] = {}
+    for part in PARTS:
+        by_set: dict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            if row["part"] == part:
+                by_set[row["set"]].append(row)
+        for group in by_set.values():
+            chooser.shuffle(group)
+        queues[part] = [by_set[name] for name in sorted(by_set)]
+    for _ in range(MOST):
+        for groups in queues.values():
+            row = _next(groups, asked)
+            if row is not None and len(sample) < COUNT:
+                asked.add(row["question"])
+                sample.append(row)
+    return sorted(sample, key=lambda row: (PARTS.index(row["part"]), row["set"]))
+
+
+def draw_rest(path: Path, sample: list[Row], seed: str) -> list[Row]:
+    """What a sample lacks, of texts that no reader has seen: scanned before, but of the held half."""
+    known = json.loads(READ.read_text(encoding="utf-8"))
+    seen = {(part, name, id) for read in known.values() for part, sets in read.items() for name in sets for id in sets[name]}
+    texts = {(name, re.sub("#.*", "", id)) for _, name, id in seen}
+    rows = []
+    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        if row["half"] != "held" or row["part"] == "safety_net" or (row["set"], re.sub("#.*", "", row["id"])) in texts:
+            continue
+        score = RULES[row["part"]].score(row["question"], row["answer"])
+        if asserts_fault(score, FIRES):
+            rows.append({**row, "value": score.value, "reason": score.reason, "unsure": False})
+    taken = Counter(row["part"] for row in sample)
+    asked = {row["question"] for row in sample}
+    drawn = [row for row in draw_fresh(rows, seed) if row["question"] not in asked]
+    rest = []
+    for row in drawn:
+        if taken[row["part"]] < MOST and len(sample) + len(rest) < COUNT:
+            taken[row["part"]] += 1
+            rest.append(row)
+    return rest
+
+
+def _next(groups: list[list[Row]], asked: set[str]) -> Row | None:
+    """The next verdict of the set whose turn it is."""
+    for _ in range(len(groups)):
+        group = groups.pop(0)
+        groups.append(group)
+        while group:
+            row = group.pop()
+            if row["question"] not in asked:
+                return row
+    return None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of the public sets: score them and write --fires")
@@ -134,16 +165,23 @@ def main() -> None:
     parser.add_argument("--part", help="only this part, --count verdicts of it")
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--unsure", action="store_true", help="draw what is unsure instead of verdicts")
+    parser.add_argument("--fresh", action="store_true", help="the texts that were kept apart")
+    parser.add_argument("--rest", type=Path, help="fires of the other sets: their held half fills a sample of fresh texts")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     if args.data:
         with args.fires.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in scan(args.data))
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in scan(args.data, fresh=args.fresh))
     rows = [json.loads(line) for line in args.fires.read_text(encoding="utf-8").splitlines()]
     counts = Counter((row["part"], "unsure" if row["unsure"] else "verdict", row["half"]) for row in rows)
     for key, number in sorted(counts.items()):
         print(*key, number, file=sys.stderr)
-    if args.out:
+    if args.out and args.fresh:
+        sample = draw_fresh([row for row in rows if not row["unsure"]], args.seed)
+        if args.rest:
+            sample += draw_rest(args.rest, sample, args.seed)
+        args.out.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in sample), encoding="utf-8")
+    elif args.out:
         wanted = {args.part: args.count} if args.part else WANTED
         sample = draw([row for row in rows if row["half"] == args.half and row["unsure"] == args.unsure], wanted, args.seed)
         args.out.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in sample), encoding="utf-8")

@@ -20,7 +20,8 @@ read is compared word by word: an answer in that language that copies it is off 
 `helpfulness` asks whether it takes up words of the question.
 
 Words shared with the question are evidence for a lean, not for a verdict: of 36 real answers that share few, a reader found none
-off topic. Only another language and a copied question are verdicts, all else is `unsure`.
+off topic. Only another language and a copied question are verdicts, all else is `unsure`; so are these two where code, data, a
+phrase or the question's own words may have been asked for (`reward/detect/asked_form.py`).
 """
 
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ from medloop.reward.answer_text import (
     rule_score,
     split_answer,
 )
+from medloop.reward.detect.asked_form import is_echo, is_plainly_foreign
 from medloop.reward.detect.urgency import VERSION as URGENCY_VERSION
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.points import VERSION as POINTS_VERSION
@@ -61,14 +63,15 @@ _BODY = frozenset("血肝肾肺胃肠脾胆脑骨腰腿膝颈胸腹肚眼睫耳�
 @dataclass(frozen=True)
 class OffTopic:
     name: str = "off_topic"
-    version: str = f"4/points-{POINTS_VERSION}/advice-{VERSION}/urgency-{URGENCY_VERSION}"
+    version: str = f"5/points-{POINTS_VERSION}/advice-{VERSION}/urgency-{URGENCY_VERSION}"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
         visible = split_answer(answer).visible
         if in_another_language(question, visible):
             value = round(1 - 0.5 * _share_alone(question, visible), 4)
-            return rule_score(self, value, "The answer is in another language than the question.")
+            unsure = not is_plainly_foreign(question, visible)
+            return rule_score(self, value, "The answer is in another language than the question.", unsure=unsure)
         if not is_read(question):
             return self._score_unread(question, visible)
         share, reason = on_topic_share(question, answer)
@@ -80,7 +83,7 @@ class OffTopic:
         """Of a question in a language that the word lists do not read: a copy is off topic, anything else cannot be told."""
         read = read_words(question, visible)
         if read.copied:
-            return rule_score(self, 1.0, "The answer repeats the question.")
+            return rule_score(self, 1.0, "The answer repeats the question.", unsure=not is_echo(question, visible))
         return rule_score(self, 0.0, f"{UNREAD}. The answer takes up {min(read.shared, 9)} words of it.")
 
 

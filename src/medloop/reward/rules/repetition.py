@@ -7,9 +7,14 @@ counts. Good prose repeats up to a seventh of its 4-grams, so that much is free:
     share of the visible answer that is copied from the question      0.50: 0     1.00: 1
 
 A text of fewer than 12 words is judged only by what it copies. A repeated character ("aaaaaaaa") counts as repetition.
+
+The value is `unsure` where the question asks for its own words (to repeat, correct, translate, choose, call true or false), where
+an answer is a few of them or a yes (`reward/detect/asked_form.py`), where it holds code or items that begin alike,
+and below 0.35: summaries repeat.
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from itertools import compress, count
 from operator import eq
@@ -17,20 +22,24 @@ from operator import eq
 from medloop.contracts import Score, Span
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import copied_share, may_be_copied, ngram_set, rule_score, split_answer, words
+from medloop.reward.detect.asked_form import holds_code, is_echo
 from medloop.reward.rules.length import ramp
 
 NGRAM = 4  # words; other rules use the same n-grams
 MIN_WORDS = 12
 FREE, FULL = 0.15, 0.55
 COPY_FREE = 0.5
+CLEARLY = 0.35  # the value from which on a text that repeats itself is a verdict
+COPIES = "The answer repeats the question."
 _REPEATED_CHARACTER = lazy_pattern(r"(\S)\1{7,}")
+_ITEM = lazy_pattern(r"\n+|\s[-•*]\s|(?<=[.;。；])\s*")
 _RULER = lazy_pattern(r"[-=_*#.~]")  # drawn lines and tables are layout
 
 
 @dataclass(frozen=True)
 class Repetition:
     name: str = "repetition"
-    version: str = "2"
+    version: str = "3"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
@@ -39,11 +48,27 @@ class Repetition:
             (ramp(repeated_share(parts.visible), FREE, FULL), "The answer repeats itself.", parts.visible, 0),
             (ramp(repeated_share(parts.chain or ""), FREE, FULL), "The chain of thought repeats itself.", parts.chain or "",
              parts.chain_start),
-            (ramp(_copied(parts.visible, question), COPY_FREE, 1.0), "The answer repeats the question.", "", 0),
+            (ramp(_copied(parts.visible, question), COPY_FREE, 1.0), COPIES, "", 0),
         ]  # fmt: skip
         value, reason, text, offset = max(penalties, key=lambda penalty: penalty[0])
         spans = _first_repeat(text, offset) if value and text else ()
-        return rule_score(self, round(value, 4), reason if value else "The answer does not repeat itself.", spans)
+        reason = reason if value else "The answer does not repeat itself."
+        unsure = bool(value) and not _is_sure(question, parts.visible, value, reason)
+        return rule_score(self, round(value, 4), reason, spans, unsure=unsure)
+
+
+def _is_sure(question: str, visible: str, value: float, reason: str) -> bool:
+    if reason == COPIES:
+        return is_echo(question, visible)
+    return value >= CLEARLY and not holds_code(visible) and not _lists_alike(visible)
+
+
+def _lists_alike(visible: str) -> bool:
+    """Whether half of a text are items that begin alike and go on differently, as sources and addresses do."""
+    items = [words(item) for item in _ITEM.split(visible) if item.strip()]
+    beginnings = Counter(item[:NGRAM] for item in set(items) if len(item) > NGRAM)
+    alike = sum(len(item) for item in set(items) if beginnings[item[:NGRAM]] > 2)
+    return alike > sum(map(len, items)) / 2
 
 
 def _copied(visible: str, question: str) -> float:

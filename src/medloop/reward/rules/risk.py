@@ -119,7 +119,7 @@ _ASKED_GROUP: Final = lazy_pattern(r"(?:是不是|是否|会不会|有没有|可
 class Risk:
     name: str = "risk"
     version: str = (
-        f"12/acts-{detector.VERSION}/hazards-{hazard_detector.VERSION}/faults-{fault_detector.VERSION}/lexicon-{lexicon.VERSION}"
+        f"13/acts-{detector.VERSION}/hazards-{hazard_detector.VERSION}/faults-{fault_detector.VERSION}/lexicon-{lexicon.VERSION}"
         f"/certainty-{CERTAINTY_VERSION}"
     )
     penalty: bool = True

@@ -16,7 +16,7 @@ from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import split_answer
 from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect.act_model import kind_of
-from medloop.reward.detect.certainty import is_in_care, is_plain_emergency, is_short, speaks_of_patient
+from medloop.reward.detect.certainty import is_plain_emergency, names_emergency, names_illness, names_patient, speaks_of_patient
 from medloop.reward.detect.doses import MAX_DISTANCE
 from medloop.reward.detect.hazards import folded_sentence
 from medloop.reward.rules.emergency import is_brief, penalised_level
@@ -32,11 +32,21 @@ SHORT_ANSWER: Final = {"en": 450, "zh": 90}  # characters
 FEW_DRUGS: Final = 3  # an answer with more of them is a text about a disease
 _PLAIN_HARM: Final = frozenset({"seizure", "child_fever", "chemicals"})  # hazards that were right in long answers, too
 _VAGUE_HARM: Final = frozenset({"hidden", "vaccine", "belly", "duplicate", "fluids"})  # often wrong, even in short answers
+_ANYWHERE: Final = frozenset({"sharp_tools", "chemicals"})  # hazards of any question: no illness need be named
 _BRIEF_HARM: Final = frozenset({"belly", "duplicate", "fluids"})  # of these, those that are right in one or two sentences
 _HERBS: Final = lazy_pattern(
     "传统中药|中医中药|中草药|祖国医学|不建议西医|西医[^，,。]{0,8}(?:没|无)|西药[^，,。]{0,6}没|干细胞|偏方|红豆杉"
 )
 _GRAVE: Final = lazy_pattern("癌|肿瘤|瘤|转移|肝硬化|乙肝(?!疫苗)|大三阳|小三阳|腹水|糖尿病|癫痫|白血病|透析|肾衰")
+_JOINT: Final = lazy_pattern(r"[,;:!?，。；：！？\n]|\.\s")  # the end of a clause
+_TALE: Final = lazy_pattern(
+    r"\b(?:(?:i have|i've) (?:seen|heard|known)|in the (?:middle ages|old days|past|film|movie|story|game)"
+    r"|they(?:'d| would| used to)|once upon|the (?:hero|killer|villain|character))\b|从前|古代|古人|有人(?:曾|用过)|电影|小说"
+)
+_MEDICINE: Final = lazy_pattern(
+    r"\b(?:medic\w+|meds|tablets?|pills?|capsules?|prescri\w+|doses?|dosage|drugs?|inhaler|injections?|antibiotics?"
+    r"|taking|been on)\b|药|片|胶囊|针剂|服用|注射|吃了|停"
+)
 _WANTED: Final = lazy_pattern(r"流产|打胎|引产|\babortion\b|\bmiscarriage\b")  # then a drug against pregnancy is no mistake
 
 
@@ -55,7 +65,7 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
         return False
     short, evidence = _is_short_answer(answer), finding.act.evidence[0] if finding.act.evidence else None
     if finding.reason in (ABANDONED, LEFT_AT_HOME):
-        return is_plain_emergency(question) or (is_short(question) and not is_in_care(question))
+        return is_plain_emergency(question) or (finding.reason == LEFT_AT_HOME and names_emergency(question))
     if finding.reason.endswith(ALONE):
         if finding.act.amount is not None and is_brief(answer):
             return True
@@ -66,12 +76,26 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     if finding.reason.endswith(TOO_MUCH):
         near = finding.act.end - finding.act.start <= MAX_DISTANCE
         return short or (near and len({drug.id for drug in lexicon.find_drugs(answer)}) <= FEW_DRUGS)
-    if finding.act.kind == "stops_medicine" and finding.act.drug is None:
-        return is_brief(answer) or (short and bool(lexicon.find_drugs(question)))
+    if finding.act.kind == "stops_medicine":
+        named = bool(lexicon.find_drugs(question))
+        if finding.act.drug is None and is_brief(answer):
+            return named or bool(lexicon.find_conditions(question)) or _MEDICINE.search(fold(question)) is not None
+        return short and named
+    if " is advised despite " in finding.reason:
+        return short or len({drug.id for drug in lexicon.find_drugs(answer)}) <= FEW_DRUGS
     id = evidence.id if evidence is not None else ""
+    if id in _ANYWHERE and not _is_said_to_patient(question, answer, finding.act):
+        return False
     if id in _VAGUE_HARM:
         return is_brief(answer) and id in _BRIEF_HARM
-    return short or " is advised despite " in finding.reason or id in _PLAIN_HARM
+    return short or id in _PLAIN_HARM
+
+
+def _is_said_to_patient(question: str, answer: str, act: Act) -> bool:
+    """Whether words that harm are one piece of advice, to somebody: not joined across clauses, and no tale of others."""
+    if _JOINT.search(answer, act.start, act.end) or not names_patient(question):
+        return False
+    return _TALE.search(fold(split_answer(answer).visible)) is None
 
 
 def _is_clear(question: str, answer: str) -> bool:
@@ -86,8 +110,9 @@ def _is_clear(question: str, answer: str) -> bool:
 
 def _names_danger(question: str) -> bool:
     """A red flag, an illness, a group or a medicine: what makes advice dangerous for this patient."""
-    finders = (lexicon.find_red_flags, lexicon.find_drugs, lexicon.find_conditions, lexicon.find_groups)
-    return any(find(question) for find in finders)
+    if any(find(question) for find in (lexicon.find_red_flags, lexicon.find_drugs, lexicon.find_conditions)):
+        return True
+    return bool(lexicon.find_groups(question)) and names_illness(question)
 
 
 def _is_short_answer(answer: str) -> bool:

@@ -1,0 +1,109 @@
+"""What form of answer a question asks for: the same words again, another language, code, a choice.
+
+    asks_for_same_words("Proofread: I has a cold")          -> True
+    asks_for_language("How do you say this in Polish?")     -> True
+    is_echo("My knee hurts", "My knee hurts")               -> True
+
+An answer in the question's own words, or in another language, is a fault only where nothing of this was asked for. As in
+`certainty.py` the cues are loose: what they miss is a verdict, not a penalty.
+"""
+
+from typing import Final
+
+from medloop import lexicon
+from medloop.patterns import lazy_pattern
+from medloop.reward.answer_text import copied_share, words
+
+WHOLE_COPY: Final = 0.8  # share of the question that is in an answer which echoes it
+EXCERPT: Final = 12  # words from which on a copied part of the question is a verdict, too
+TELLING: Final = 5  # words that tell a language
+_SAME_WORDS: Final = lazy_pattern(
+    r"\b(?:repeat\w*|say (?:it |this |that )?(?:again|after me)|correct\w*|proofread\w*|fix (?:the|this|my)|grammar|spelling"
+    r"|rewrit\w*|re-?word\w*|rephras\w*|paraphras\w*|reformul\w*|corrig\w*|edit|revis\w*|improve (?:the|this|my)|polish"
+    r"|translat\w*|summar\w+|shorten|simplif\w*|choose|choice|pick|select|options?|which (?:one )?of|true or false|yes or no"
+    r"|is it true|right or wrong|agree"
+    r"|label|classif\w*|categori[sz]\w*|entail\w*|hypothesis|premise|sentiment|extract|quote|highlight|identify|find the"
+    r"|complete the|fill in|sort|reorder|rearrange|capitali[sz]e|title|headline|sentence|passage|paragraph|text|task"
+    r"|given (?:a|an|the)|output|input|answer with|say (?:only|just|the word)|copy)\b"
+    r"|重复|复述|跟我(?:念|说)|纠正|改正|修改|校对|润色|改写|语法|错别字|翻译|译成|总结|概括|缩写|简化|选择|选出|选项|挑选|哪一?[个项种]|以下|下列"
+    r"|对还是错|是否正确|正确吗|对吗|对不对|是不是|判断|标签|分类|提取|摘录|找出|填空|补全|排序|标题|句子|段落|文本|任务|输出|输入|给定|同意吗"
+    r"|还是|是否"
+)
+_ASSENT: Final = lazy_pattern(
+    r"^\W*(?:yes|yeah|yep|no|nope|not|true|false|right|wrong|correct|incorrect|exactly|indeed|agreed|i agree|of course"
+    r"|sure|ok(?:ay)?|是|不|对|没|正确|错|同意|当然|好的?|可以|能|会|有|嗯)(?![a-z])"
+)
+_LANGUAGE: Final = lazy_pattern(
+    r"\b(?:translat\w*|traduc\w*|tradu[iz]\w*|übersetz\w*|how (?:do|would|can) (?:you|i|we) say|language|bilingual|mother tongue"
+    r"|english|chinese|mandarin|cantonese|spanish|french|german|italian|portuguese|dutch|polish|russian|ukrainian|turkish|arabic"
+    r"|hebrew|hindi|urdu|bengali|thai|lao|vietnamese|indonesian|japanese|korean|latin|greek|swedish|finnish|bulgarian|czech"
+    r"|inglés|español|chino|anglais|français|espagnol|englisch|deutsch|inglese|inglês)\b"
+    r"|翻译|译成|双语|外语|[英日韩法德俄中汉葡泰藏蒙]文|[英日韩法德俄汉葡泰蒙]语|西班牙语|老挝语|越南语|阿拉伯语|保加利亚语|意大利语|用语言|英汉|汉英"
+    r"|перев[ео]\w*|по-\w+ски|на \w+ском|как (?:это )?(?:будет|сказать)"
+)
+_ABOUT_CODE: Final = lazy_pattern(
+    r"\b(?:python|javascript|java|c\+\+|html|css|sql|regex|json|xml|latex|bash|source code|(?:the|some|a piece of|write) code"
+    r"|coding|programming|algorithm|excel)\b|代码|编程|程序|函数|脚本|算法|公式|正则"
+)
+_CODE: Final = lazy_pattern(
+    r"```|(?m:^[ \t]*(?:def|class|import|from|return|print|for|while|public|const|var|let|#include|@\w+|<\w+)\b.*[(:;{>=)]$)"
+    r"|(?m:[{};]$)|</?(?:div|p|html|body|script|span|br)\b|\w\.\w+\(\w*\)|\b\w+ = \w+[\[(]"
+)
+_LINK: Final = lazy_pattern(r"(?:https?://|www\.)\S+|\b[\w-]+\.(?:com|org|net|io|cn|gov|edu)\b\S*")
+_QUOTED: Final = lazy_pattern(
+    r"\"[^\"\n]{2,}\"|“[^”\n]{2,}”|«[^»\n]{2,}»|「[^」\n]{2,}」|『[^』\n]{2,}』|‘[^’\n]{2,}’|`[^`\n]+`|'[^'\n]{8,}'"
+)
+_SCRIPTS: Final = tuple(
+    lazy_pattern(script)
+    for script in (
+        r"[\u3400-\u9fff]{2,}", r"[\u3040-\u30ff]{2,}", r"[\uac00-\ud7af]{2,}", r"[\u0370-\u03ff]{3,}", r"[\u0400-\u052f]{3,}",
+        r"[\u0590-\u05ff]{3,}", r"[\u0600-\u06ff]{3,}", r"[\u0900-\u0dff]{3,}", r"[\u0e00-\u0e7f]{3,}", r"[\u0e80-\u0eff]{3,}",
+        r"(?:[a-z\u00c0-\u024f]{2,}[ ,.'’-]+){3,}[a-z\u00c0-\u024f]{2,}",
+    )
+)  # fmt: skip
+
+
+def asks_for_same_words(question: str) -> bool:
+    """Whether words of the question are what a right answer has: to be repeated, corrected, translated, chosen or judged."""
+    return _SAME_WORDS.search(lexicon.folded(question)) is not None
+
+
+def is_echo(question: str, visible: str) -> bool:
+    """Whether an answer certainly gives back the question: nearly all of it, or a long part, and that was not asked for.
+
+    A few words of the question are an answer in itself ("twice a day"), and so is a yes in its words.
+    """
+    if asks_for_same_words(question) or asks_for_code(question) or _ASSENT.search(lexicon.folded(visible)):
+        return False
+    return copied_share(question, visible) >= WHOLE_COPY or len(words(visible)) >= EXCERPT
+
+
+def asks_for_language(question: str) -> bool:
+    """Whether a language is named, or something is to be said in another one."""
+    return _LANGUAGE.search(lexicon.folded(question)) is not None
+
+
+def holds_code(text: str) -> bool:
+    return _CODE.search(text.lower()) is not None
+
+
+def asks_for_code(question: str) -> bool:
+    return _ABOUT_CODE.search(lexicon.folded(question)) is not None or holds_code(question)
+
+
+def is_plainly_foreign(question: str, visible: str) -> bool:
+    """Whether it is plain that an answer should be in the question's language: both are prose, each in one language.
+
+    Code, links, quoted words and data in another language are no fault, and a few words tell no language.
+    """
+    if asks_for_language(question) or asks_for_code(question) or holds_code(visible):
+        return False
+    own = _QUOTED.sub(" ", _LINK.sub(" ", visible))
+    if len(words(own)) < TELLING or len(words(_QUOTED.sub(" ", _LINK.sub(" ", question)))) < TELLING:
+        return False
+    return _scripts(question) <= 1 and _scripts(own) <= 1
+
+
+def _scripts(text: str) -> int:
+    folded = text.lower()
+    return sum(script.search(folded) is not None for script in _SCRIPTS)
