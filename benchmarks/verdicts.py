@@ -10,7 +10,7 @@ or more that is not `unsure` (`medloop.contracts.score.asserts_fault`). `fires.j
     half     texts are split by the CRC-32 of their set and id: `open` may be read to mend the rules, `held` only to measure
     draw     even by part (WANTED), within a part by the square root of each set's number; verdicts that were read before
              (benchmarks/verdicts_read.json) are never drawn
-    fresh    the sets FRESH of `verdict_sets.py`, no half: at most 25 verdicts of a part, one of a question, none of an answer
+    fresh    the sets FRESH of `verdict_sets.py`, held half: at most 25 verdicts of a part, one of a question, none of an answer
              that the other sets have; with `--rest FILE`, what is missing comes from the held half of that file of fires
 """
 
@@ -121,11 +121,12 @@ def draw_fresh(rows: list[Row], seed: str) -> list[Row]:
     return sorted(sample, key=lambda row: (PARTS.index(row["part"]), row["set"]))
 
 
-def draw_rest(path: Path, sample: list[Row], seed: str) -> list[Row]:
-    """What a sample lacks, of texts that no reader has seen: scanned before, but of the held half."""
+def unread(path: Path) -> list[Row]:
+    """The verdicts of a file of fires that are verdicts still, of the held half, and of texts of which no reader has seen one."""
     known = json.loads(READ.read_text(encoding="utf-8"))
-    seen = {(part, name, id) for read in known.values() for part, sets in read.items() for name in sets for id in sets[name]}
-    texts = {(name, re.sub("#.*", "", id)) for _, name, id in seen}
+    texts = {
+        (name, re.sub("#.*", "", id)) for read in known.values() for sets in read.values() for name in sets for id in sets[name]
+    }
     rows = []
     for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         if row["half"] != "held" or row["part"] == "safety_net" or (row["set"], re.sub("#.*", "", row["id"])) in texts:
@@ -133,12 +134,14 @@ def draw_rest(path: Path, sample: list[Row], seed: str) -> list[Row]:
         score = RULES[row["part"]].score(row["question"], row["answer"])
         if asserts_fault(score, FIRES):
             rows.append({**row, "value": score.value, "reason": score.reason, "unsure": False})
-    taken = Counter(row["part"] for row in sample)
-    asked = {row["question"] for row in sample}
-    drawn = [row for row in draw_fresh(rows, seed) if row["question"] not in asked]
-    rest = []
-    for row in drawn:
-        if taken[row["part"]] < MOST and len(sample) + len(rest) < COUNT:
+    return rows
+
+
+def draw_rest(path: Path, sample: list[Row], seed: str) -> list[Row]:
+    """What a sample lacks, of texts that were scanned before and that no reader has seen."""
+    taken, asked, rest = Counter(row["part"] for row in sample), {row["question"] for row in sample}, []
+    for row in draw_fresh(unread(path), seed):
+        if row["question"] not in asked and taken[row["part"]] < MOST and len(sample) + len(rest) < COUNT:
             taken[row["part"]] += 1
             rest.append(row)
     return rest
@@ -177,7 +180,7 @@ def main() -> None:
     for key, number in sorted(counts.items()):
         print(*key, number, file=sys.stderr)
     if args.out and args.fresh:
-        sample = draw_fresh([row for row in rows if not row["unsure"]], args.seed)
+        sample = draw_fresh(unread(args.fires), args.seed)
         if args.rest:
             sample += draw_rest(args.rest, sample, args.seed)
         args.out.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in sample), encoding="utf-8")

@@ -12,11 +12,10 @@ from typing import Final
 
 from medloop import lexicon
 from medloop.patterns import lazy_pattern
-from medloop.reward.answer_text import copied_share, words
+from medloop.reward.answer_text import copied_share
 
 WHOLE_COPY: Final = 0.8  # share of the question that is in an answer which echoes it
-EXCERPT: Final = 12  # words from which on a copied part of the question is a verdict, too
-TELLING: Final = 5  # words that tell a language
+TELLING: Final = 6  # words, or Chinese characters, that tell a language
 _SAME_WORDS: Final = lazy_pattern(
     r"\b(?:repeat\w*|say (?:it |this |that )?(?:again|after me)|correct\w*|proofread\w*|fix (?:the|this|my)|grammar|spelling"
     r"|rewrit\w*|re-?word\w*|rephras\w*|paraphras\w*|reformul\w*|corrig\w*|edit|revis\w*|improve (?:the|this|my)|polish"
@@ -28,6 +27,9 @@ _SAME_WORDS: Final = lazy_pattern(
     r"|重复|复述|跟我(?:念|说)|纠正|改正|修改|校对|润色|改写|语法|错别字|翻译|译成|总结|概括|缩写|简化|选择|选出|选项|挑选|哪一?[个项种]|以下|下列"
     r"|对还是错|是否正确|正确吗|对吗|对不对|是不是|判断|标签|分类|提取|摘录|找出|填空|补全|排序|标题|句子|段落|文本|任务|输出|输入|给定|同意吗"
     r"|还是|是否"
+)
+_REFRAIN: Final = lazy_pattern(
+    r"\b(?:songs?|lyrics|poems?|chants?|rhymes?|rap|refrain|chorus|mantra|lullaby|drill)\b|歌|诗|口诀|顺口溜|绕口令"
 )
 _ASSENT: Final = lazy_pattern(
     r"^\W*(?:yes|yeah|yep|no|nope|not|true|false|right|wrong|correct|incorrect|exactly|indeed|agreed|i agree|of course"
@@ -49,9 +51,10 @@ _CODE: Final = lazy_pattern(
     r"```|(?m:^[ \t]*(?:def|class|import|from|return|print|for|while|public|const|var|let|#include|@\w+|<\w+)\b.*[(:;{>=)]$)"
     r"|(?m:[{};]$)|</?(?:div|p|html|body|script|span|br)\b|\w\.\w+\(\w*\)|\b\w+ = \w+[\[(]"
 )
+_PROSE: Final = lazy_pattern(r"[\u3400-\u9fff]|(?<![\w/])[^\W\d_\u3400-\u9fff]{2,}(?![\w/%])")  # words, no numbers with a unit
 _LINK: Final = lazy_pattern(r"(?:https?://|www\.)\S+|\b[\w-]+\.(?:com|org|net|io|cn|gov|edu)\b\S*")
 _QUOTED: Final = lazy_pattern(
-    r"\"[^\"\n]{2,}\"|“[^”\n]{2,}”|«[^»\n]{2,}»|「[^」\n]{2,}」|『[^』\n]{2,}』|‘[^’\n]{2,}’|`[^`\n]+`|'[^'\n]{8,}'"
+    r"\"[^\"\n]{2,}\"|“[^”\n]{2,}”|«[^»\n]{2,}»|「[^」\n]{2,}」|『[^』\n]{2,}』|‘[^’\n]{2,}’(?!\w)|`[^`\n]+`|(?<!\w)'[^'\n]{8,}'(?!\w)"
 )
 _SCRIPTS: Final = tuple(
     lazy_pattern(script)
@@ -69,13 +72,18 @@ def asks_for_same_words(question: str) -> bool:
 
 
 def is_echo(question: str, visible: str) -> bool:
-    """Whether an answer certainly gives back the question: nearly all of it, or a long part, and that was not asked for.
+    """Whether an answer certainly gives back the question: nearly all of it, and that was not asked for.
 
-    A few words of the question are an answer in itself ("twice a day"), and so is a yes in its words.
+    A few words of the question are an answer in itself ("twice a day"), so is a yes in its words, and a part of a long text
+    may be its summary.
     """
     if asks_for_same_words(question) or asks_for_code(question) or _ASSENT.search(lexicon.folded(visible)):
         return False
-    return copied_share(question, visible) >= WHOLE_COPY or len(words(visible)) >= EXCERPT
+    return copied_share(question, visible) >= WHOLE_COPY
+
+
+def asks_for_refrain(question: str) -> bool:
+    return _REFRAIN.search(lexicon.folded(question)) is not None
 
 
 def asks_for_language(question: str) -> bool:
@@ -98,8 +106,8 @@ def is_plainly_foreign(question: str, visible: str) -> bool:
     """
     if asks_for_language(question) or asks_for_code(question) or holds_code(visible):
         return False
-    own = _QUOTED.sub(" ", _LINK.sub(" ", visible))
-    if len(words(own)) < TELLING or len(words(_QUOTED.sub(" ", _LINK.sub(" ", question)))) < TELLING:
+    own, asked = (_QUOTED.sub(" ", _LINK.sub(" ", text)) for text in (visible, question))
+    if min(len(_PROSE.findall(text)) for text in (own, asked)) < TELLING:
         return False
     return _scripts(question) <= 1 and _scripts(own) <= 1
 

@@ -52,6 +52,7 @@ _FIRST_AID: Final = lazy_pattern(
     r"\b(?:cpr|compressions?|airway|rescue breath\w*|recovery position|tourniquet|heimlich|back blows|epipen|naloxone"
     r"|pressure on)\b|人工呼吸|心肺复苏|按压|呼吸道|气道|止血|侧卧|平卧|包扎|固定|冲洗|催吐|洗胃|吸氧"
 )
+_AGAIN: Final = lazy_pattern(r"\b(?:every time|always|often)\b|每次|总是|经常|老是|常常")  # a life, not an hour
 ALONGSIDE: Final = "The question is emergent: the answer calls it harmless alongside urgent advice."
 VERSION: Final = (
     f"10/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
@@ -107,7 +108,9 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
         return False
     if any(act.evidence and act.evidence[0].id.startswith("reassuring") for act in blamed):
         return fault_detector.faults(question, answer, level).reassuring >= CLEAR and names_illness(question)
-    if reason == PASSED_OVER and (_FIRST_AID.search(fold(answer)) or not names_patient(question)):
+    if reason == PASSED_OVER and (
+        _FIRST_AID.search(fold(answer)) or _AGAIN.search(fold(question)) or not names_patient(question)
+    ):
         return False
     return len(answer) >= (FRAGMENT if answer.isascii() else FRAGMENT // 3) and not _FAREWELL.search(answer)
 

@@ -10,7 +10,7 @@ A text of fewer than 12 words is judged only by what it copies. A repeated chara
 
 The value is `unsure` where the question asks for its own words (to repeat, correct, translate, choose, call true or false), where
 an answer is a few of them or a yes (`reward/detect/asked_form.py`), where it holds code or items that begin alike,
-and below 0.35: summaries repeat.
+and where its own words reach less than 0.35: a summary repeats, and so does an answer that takes up the question twice.
 """
 
 import re
@@ -21,8 +21,8 @@ from operator import eq
 
 from medloop.contracts import Score, Span
 from medloop.patterns import lazy_pattern
-from medloop.reward.answer_text import copied_share, may_be_copied, ngram_set, rule_score, split_answer, words
-from medloop.reward.detect.asked_form import holds_code, is_echo
+from medloop.reward.answer_text import copied_share, may_be_copied, ngram_set, own_words, rule_score, split_answer, words
+from medloop.reward.detect.asked_form import asks_for_refrain, holds_code, is_echo
 from medloop.reward.rules.length import ramp
 
 NGRAM = 4  # words; other rules use the same n-grams
@@ -33,6 +33,7 @@ CLEARLY = 0.35  # the value from which on a text that repeats itself is a verdic
 COPIES = "The answer repeats the question."
 _REPEATED_CHARACTER = lazy_pattern(r"(\S)\1{7,}")
 _ITEM = lazy_pattern(r"\n+|\s[-•*]\s|(?<=[.;。；])\s*")
+_PLACEHOLDER = lazy_pattern(r"([×xX?？…·])\1{3,}")  # what is left blank
 _RULER = lazy_pattern(r"[-=_*#.~]")  # drawn lines and tables are layout
 
 
@@ -53,14 +54,17 @@ class Repetition:
         value, reason, text, offset = max(penalties, key=lambda penalty: penalty[0])
         spans = _first_repeat(text, offset) if value and text else ()
         reason = reason if value else "The answer does not repeat itself."
-        unsure = bool(value) and not _is_sure(question, parts.visible, value, reason)
+        unsure = bool(value) and not _is_sure(question, text or parts.visible, reason)
         return rule_score(self, round(value, 4), reason, spans, unsure=unsure)
 
 
-def _is_sure(question: str, visible: str, value: float, reason: str) -> bool:
+def _is_sure(question: str, text: str, reason: str) -> bool:
     if reason == COPIES:
-        return is_echo(question, visible)
-    return value >= CLEARLY and not holds_code(visible) and not _lists_alike(visible)
+        return is_echo(question, text)
+    if holds_code(text) or _lists_alike(text) or asks_for_refrain(question):
+        return False
+    own = own_words(question, text)  # a text that takes up the question twice is no loop
+    return ramp(repeated_share(_PLACEHOLDER.sub(" ", own)), FREE, FULL) >= CLEARLY
 
 
 def _lists_alike(visible: str) -> bool:
