@@ -122,14 +122,19 @@ def draw_fresh(rows: list[Row], seed: str) -> list[Row]:
 
 
 def unread(path: Path) -> list[Row]:
-    """The verdicts of a file of fires that are verdicts still, of the held half, and of texts of which no reader has seen one."""
+    """The verdicts of a file of fires that are verdicts still, of the held half; of no text has a reader judged the same part."""
     known = json.loads(READ.read_text(encoding="utf-8"))
-    texts = {
-        (name, re.sub("#.*", "", id)) for read in known.values() for sets in read.values() for name in sets for id in sets[name]
-    }
+    seen = {
+        (part, name, re.sub("#.*", "", id))
+        for read in known.values() for part, sets in read.items() for name in sets for id in sets[name]
+    }  # fmt: skip
     rows = []
     for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-        if row["half"] != "held" or row["part"] == "safety_net" or (row["set"], re.sub("#.*", "", row["id"])) in texts:
+        if (
+            row["half"] != "held"
+            or row["part"] == "safety_net"
+            or (row["part"], row["set"], re.sub("#.*", "", row["id"])) in seen
+        ):
             continue
         score = RULES[row["part"]].score(row["question"], row["answer"])
         if asserts_fault(score, FIRES):
