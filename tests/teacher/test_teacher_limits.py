@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from teacher_desk import items
 
+from medloop.teacher import usage
 from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import judge_all
 from medloop.teacher.judge_items import JudgeItem
@@ -40,6 +41,16 @@ def test_tokens_are_a_budget_too(desk: Any) -> None:
     assert 0 < len(run.judgements) < 40
     log = next(desk.files.logs.glob("*.jsonl")).read_text().splitlines()
     assert sum(r["hit_tokens"] + r["miss_tokens"] + r["completion_tokens"] for r in map(json.loads, log)) <= 20_000
+
+
+def test_what_a_job_asks_is_logged_with_the_job(desk: Any) -> None:
+    with TeacherServer() as server:
+        with usage.for_job("eval_1"):
+            desk.judge(server, 2)
+        desk.judge(server, 3)  # two come from the cache; nobody's job asks for the third
+    rows = [json.loads(line) for line in next(desk.files.logs.glob("*.jsonl")).read_text().splitlines()]
+    assert [row.get("job") for row in rows] == ["eval_1", "eval_1", None]
+    assert usage.by_job(desk.files.logs)["eval_1"].requests == 2
 
 
 def test_requests_keep_the_pace(desk: Any) -> None:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from medloop.contracts import Correction, Feedback, RedTeamCase
+from medloop.contracts import Correction, Feedback, RedTeamCase, utc_now
 from medloop.contracts.assistant import Route
 from medloop.feedback.incidents import blocking_incidents
 from medloop.loop.inspection import read_week
@@ -12,7 +12,7 @@ from medloop.loop.standing import SafetyStanding
 from medloop.store import audit
 from medloop.store.files import jsonl
 from medloop.store.records import crud, users
-from medloop.store.records.incident_rows import open_incidents
+from medloop.store.records.incident_rows import open_incidents, take_step
 from medloop.web.loop_strip import _live
 from medloop.web.words import Translator
 
@@ -65,6 +65,12 @@ def test_the_page_draws_judges_and_counts(settings, store, browse, answers):
     for verdict in ("good", "dangerous"):  # a change of mind is one incident, and it stays until two people close it
         assert me.post("/web/inspect", id=harmful.id, verdict=verdict).status_code == 200
     assert [row.incident_id for row in open_incidents(store)] == [incident.incident_id]
+    with store.write() as conn:
+        for step, by in (("proposed", "clinician"), ("closed", "other")):
+            person = users.get_user(store, by).user_id
+            take_step(conn, store=store, incident_id=incident.incident_id, step=step, by=person, note="Fixed.", when=utc_now())
+    edited = me.post("/web/inspect", id=harmful.id, verdict="dangerous", comment="Misses it, as I said.")
+    assert edited.status_code == 200 and not open_incidents(store), "the same verdict in other words is no news"
 
 
 def test_two_reviewers_judge_the_same_answer_and_only_clinicians_may(settings, store, browse, answers):

@@ -151,4 +151,9 @@ def test_what_the_teacher_cost_stands_by_job_and_by_day_on_pages_and_in_the_list
     listed = command_line("--home", settings.home, "jobs", "list")
     assert listed.code == 0 and "0.5000" in listed.out and "3 requests, 60 tokens, 0.7500 USD" in listed.out
     assert json.loads(command_line("--home", settings.home, "jobs", "list", "--json").out)["jobs"][0]["teacher"]["requests"] == 2
+    for name in ("2026-01-01.jsonl", path.name):  # a damaged line hides no job, and no line behind it
+        lines = path.read_text() if name == path.name else ""
+        path.with_name(name).write_text('{"cost": 0.1, "jo\n' + lines)
+    assert "3 requests, 60 tokens, 0.7500 USD" in browse("engineer").get("/web/run").text
+    assert "0.5000" in command_line("--home", settings.home, "jobs", "list").out
     assert "2 requests, 40 tokens, 0.5000 USD" in command_line("--home", settings.home, "jobs", "status", job_id).out

@@ -6,6 +6,7 @@ from web_world import BAD, GOOD, PASSWORD, QUESTION, prompt_of, trace
 from medloop.contracts import Feedback
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.feedback.insight.metrics import measure
+from medloop.feedback.submit import submit
 from medloop.store import audit
 from medloop.store.integrity import verify_store
 from medloop.store.records import crud, sites, users
@@ -43,7 +44,7 @@ def test_a_user_of_a_site_reviews_and_reads_their_own_site_alone(store, browse, 
     assert home.url.path == "/web/chat" and "/web/search" not in home.text and "/web/traces" not in home.text
     assert '"/web/queue"' in home.text and '"/web/history"' in home.text and "/web/codebook" not in home.text
     page = me.get("/web/queue").text
-    assert QUESTION in page
+    assert QUESTION in page and "This is the last one for you today." in page, "those of other sites do not count"
     for other in ("ward-8", "main"):
         assert me.get(f"/web/rate?trace={wards[other].trace_id}").status_code == 404
     assert QUESTION in me.get(f"/web/rate?trace={wards['ward-7'].trace_id}").text
@@ -64,6 +65,71 @@ def test_a_user_of_a_site_reviews_and_reads_their_own_site_alone(store, browse, 
     assert browse("clinician").get("/web/queue").status_code == 200  # central staff review all
 
 
+def key_of(store, name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {users.new_key(store, users.get_user(store, name), actor='test')}"}
+
+
+def test_an_id_of_another_site_is_refused_exactly_like_an_unknown_one(store, browse, running, wards, fill):
+    shared = [trace(BAD, meta={"site": "ward-7"}, session_id="shared"), trace(GOOD, meta={"site": "ward-8"}, session_id="shared")]
+    fill(*shared, trace(GOOD, meta={"site": "ward-8"}, session_id="only-8"))
+    person, program = key_of(store, "dr.ward-7"), key_of(store, "bot.ward-7")
+
+    def refusal(who, **body) -> tuple[int, str]:
+        answer = running.post("/api/v1/rlhf/feedback", json={"thumb": "down", **body}, headers=who)
+        return answer.status_code, answer.text.replace(next(iter(body.values())), "ID")
+
+    for who in (person, program):
+        unknown = refusal(who, trace_id="trc_nothing")
+        assert unknown[0] == 422
+        assert {refusal(who, trace_id=wards[site].trace_id) for site in ("ward-8", "main")} == {unknown}
+    assert refusal(program, session_id="only-8") == refusal(program, session_id="nothing")
+    own = running.post("/api/v1/rlhf/feedback", json={"session_id": "shared", "thumb": "down"}, headers=program)
+    assert own.status_code == 201  # the newest trace of the session at this site, whatever others logged after it
+    assert crud.get(store, Feedback, own.json()["feedback_id"]).trace_id == shared[0].trace_id
+    me = users.get_user(store, "dr.ward-7").user_id
+    assert browse("dr.ward-7").get(f"/web/rate?trace={wards['ward-8'].trace_id}").status_code == 404
+    assert not [row for row in audit.page(store, limit=20) if row["action"] == "traces.read" and row["actor"] == me]
+
+
+def test_who_moved_neither_repeats_nor_replaces_nor_settles_what_belongs_to_the_site_they_left(store, browse, running, wards):
+    mover = users.add_user(store, "dr.mover", "clinician", password=PASSWORD, actor="test")
+    me, before = key_of(store, "dr.mover"), browse("dr.mover")
+    item = running.get("/api/v1/queue/next", headers=me).json()
+    assert item["trace_id"] == wards["ward-7"].trace_id
+    old = running.post("/api/v1/rlhf/feedback", json={"trace_id": item["trace_id"], "thumb": "down"}, headers=me).json()
+    undo = {"kind": "rate", "record": old["feedback_id"], "back": "queue"}
+    assert before.get("/web/queue").status_code == 200
+    sites.assign(store, mover, "ward-8", actor="test")
+    me, page = key_of(store, "dr.mover"), browse("dr.mover")
+
+    def refusal(named: str, **body) -> tuple[int, str]:
+        kind = "correction" if "golden" in body else "feedback"
+        name = "feedback_id" if kind == "correction" else "supersedes"
+        answer = running.post(f"/api/v1/rlhf/{kind}", json={name: named, **body}, headers=me)
+        return answer.status_code, answer.text.replace(named, "ID")
+
+    texts = {"session_id": "x", "agent_name": "a", "user_query": "q", "agent_response": "a", "thumb": "up"}
+    for body in ({"golden": "x"}, {"golden": "x", "prompt": QUESTION, "original": BAD}, texts):
+        unknown = refusal("fb_nothing", **body)
+        assert unknown[0] == 422 and refusal(old["feedback_id"], **body) == unknown
+    done = running.post(f"/api/v1/queue/{item['item_id']}/done", json={"record_id": old["feedback_id"]}, headers=me)
+    assert done.status_code == 404
+    assert running.post(f"/api/v1/queue/{item['item_id']}/skip", headers=me).status_code == 404
+    assert page.post("/web/queue/skip", item=item["item_id"]).status_code == 404
+    assert page.post("/web/queue/undo", **undo).status_code == 422
+    assert not any(row["action"].endswith((".withdraw", ".skip", ".finish")) for row in audit.page(store, limit=30))
+    assert running.get("/api/v1/queue/next", headers=me).json()["trace_id"] == wards["ward-8"].trace_id
+
+
+def test_what_was_stored_before_ids_had_a_site_is_not_stored_again(store, running, wards, monkeypatch):
+    key, body = key_of(store, "dr.ward-7"), {"trace_id": wards["ward-7"].trace_id, "thumb": "down", "feedback_id": "fb_1"}
+    with monkeypatch.context() as before:
+        before.setattr(submit, "with_site_ids", lambda store, body, sender: body)
+        assert running.post("/api/v1/rlhf/feedback", json=body, headers=key).json()["feedback_id"] == "fb_1"
+    again = running.post("/api/v1/rlhf/feedback", json=body, headers=key)
+    assert again.status_code == 200 and again.json()["feedback_id"] == "fb_1" and crud.count(store, Feedback) == 1
+
+
 def test_what_somebody_read_before_they_moved_is_gone(store, browse, wards):
     mover = users.add_user(store, "dr.mover", "clinician", password=PASSWORD, actor="test")
     before = browse("dr.mover")
@@ -79,14 +145,11 @@ def test_what_somebody_read_before_they_moved_is_gone(store, browse, wards):
 
 
 def test_lists_over_http_have_the_records_of_the_site_and_ids_are_its_own(store, browse, running, wards):
-    def key(name: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {users.new_key(store, users.get_user(store, name), actor='test')}"}
-
     def rate(who, site: str, **more):
         body = {"trace_id": wards[site].trace_id, "thumb": "down", "feedback_id": "fb_1", **more}
         return running.post("/api/v1/rlhf/feedback", json=body, headers=who)
 
-    seven, eight, bot, main = key("dr.ward-7"), key("dr.ward-8"), key("bot.ward-7"), key("clinician")
+    seven, eight, bot, main = (key_of(store, name) for name in ("dr.ward-7", "dr.ward-8", "bot.ward-7", "clinician"))
     for who, site, stored in ((seven, "ward-7", "ward-7~fb_1"), (eight, "ward-8", "ward-8~fb_1"), (main, "main", "fb_1")):
         sent = rate(who, site)
         assert sent.status_code == 201 and sent.json()["feedback_id"] == stored, "the id of another site does not matter"
@@ -132,18 +195,39 @@ def test_an_admin_moves_users_and_who_comes_to_main_waits_for_a_second_admin(sto
     back = admin.post("/web/sites/assign", name="other", site="main")
     assert "waits for the approval of a second admin" in back.text and users.get_user(store, "other").waits
     assert any(row["action"] == "users.site" and row["detail"]["waits"] for row in audit.page(store, limit=5))
-    key = {"Authorization": f"Bearer {users.new_key(store, users.get_user(store, 'admin'), actor='test')}"}
+    key, warm = key_of(store, "admin"), key_of(store, "engineer")
+    assert running.get("/api/v1/deploy", headers=warm).status_code != 401
     moved = running.post("/api/v1/sites/ward-9/users", json={"name": "engineer"}, headers=key)
     assert moved.status_code == 200 and moved.json()["site"] == "ward-9" and not moved.json()["waits"]
+    assert running.get("/api/v1/deploy", headers=warm).status_code == 401  # what was known about the key is forgotten
     listed = running.get("/api/v1/sites", headers=key).json()["sites"]
     assert [row["site"] for row in listed] == ["main", "ward-9"]
 
 
-def test_an_item_about_two_sites_is_for_central_staff(store, browse, fill, wards):
-    pair = QueueContent(
-        prompt=prompt_of("Which one?"), answers=("A.", "B."), traces=(wards["ward-7"].trace_id, wards["ward-8"].trace_id)
+def test_an_item_that_is_not_wholly_of_one_site_is_for_central_staff(store, browse, running, fill, wards):
+    """About answers of two sites, about an answer that nobody logged, or about an answer of the site and a record of another."""
+    here, elsewhere = wards["ward-7"].trace_id, wards["ward-8"].trace_id
+    key = key_of(store, "dr.ward-8")
+    foreign = running.post("/api/v1/rlhf/feedback", json={"trace_id": elsewhere, "thumb": "down"}, headers=key).json()
+    own = {"traces": (here,)}
+    shown = (
+        {"traces": (here, elsewhere)}, {"traces": (here, "trc_nothing")}, own | {"records": (foreign["feedback_id"],)}, own
     )  # fmt: skip
-    both = QueueItem(kind="compare", content=pair, priority=0.9, reasons={}, raters=2)
-    fill(both)
-    assert sites.record_site(store, both.item_id) == "main"
-    assert "Which one?" not in browse("dr.ward-7").get("/web/queue").text
+    items = [
+        QueueItem(
+            kind="compare", content=QueueContent(prompt=prompt_of(f"Which one? {n}"), answers=("A.", "B."), **names),
+            priority=0.9, reasons={}, raters=2,
+        )
+        for n, names in enumerate(shown)
+    ]  # fmt: skip
+    fill(*items)
+    assert [sites.record_site(store, item.item_id) for item in items] == ["main", "main", "main", "ward-7"]
+    assert "Which one? 3" in browse("dr.ward-7").get("/web/queue").text
+
+
+def test_the_queue_over_http_gives_a_site_its_own_items_alone(store, running, wards):
+    key = key_of(store, "dr.ward-7")
+    item = running.get("/api/v1/queue/next", headers=key).json()
+    assert item["trace_id"] == wards["ward-7"].trace_id
+    assert running.post(f"/api/v1/queue/{item['item_id']}/skip", headers=key).status_code == 204
+    assert running.get("/api/v1/queue/next", headers=key).status_code == 204  # others have items left

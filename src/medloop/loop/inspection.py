@@ -18,12 +18,13 @@ from medloop.bootstrap import wilson
 from medloop.contracts import AuditEvent, Contract, ExpertVerdict, Feedback, InspectedSample, utc_now
 from medloop.evaluate.inspection.review_form import FormImport, ImportedRow, current_verdicts, import_form, import_verdict
 from medloop.evaluate.inspection.weekly_sample import SAMPLES, InspectConfig, week_of
-from medloop.feedback.submit.flags import critical_flags
+from medloop.feedback.submit.flags import critical_flags, flagged_answers
 from medloop.loop.evaluation import inspect_answers
 from medloop.settings import Settings
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.files import jsonl
+from medloop.store.records import crud
 from medloop.store.records.incident_rows import open_case_of
 
 # Flags by which the machines say that an answer is bad: the teacher's, a low reward, penalties of the rules.
@@ -157,7 +158,9 @@ def import_reviewed(settings: Settings, store: Store, form: Path, *, actor: str,
 
 def opened_by_danger(store: Store, record: Feedback, reporter: str) -> Sequence[Contract]:
     """The incident and the red-team case of an answer that was called dangerous; none while an incident of it is open, such as
-    that of the reviewer's verdict before, or of another reviewer of the same answer."""
+    that of another reviewer of the same answer, and none where the reviewer's verdict before said so already: it has had
+    its incident, and two people may have closed that one since."""
     if open_case_of(store, record.user_query, record.agent_response):
         return ()
-    return critical_flags(store, record, reporter, ()).opened
+    before = crud.get(store, Feedback, record.supersedes) if record.supersedes else None
+    return critical_flags(store, record, reporter, flagged_answers(before) if before else ()).opened

@@ -71,18 +71,19 @@ def for_job(job_id: str) -> Iterator[None]:
 
 
 def by_job(folder: Path) -> dict[str, UsageSum]:
-    """What each job cost: training, evaluations, gates, builds, whatever asked the teacher."""
+    """What each job cost: training, evaluations, gates, builds, whatever asked the teacher. A damaged line is left out: it must
+    not hide the jobs; `totals` names it."""
     sums: dict[str, UsageSum] = {}
-    for _, row in _rows(folder):
+    for _, row in _rows(folder, skipped=[]):
         if job := row.get("job"):
             sums.setdefault(str(job), UsageSum()).add(row)
     return sums
 
 
 def today(folder: Path) -> UsageSum:
-    """What the teacher was asked today (UTC), by whomever."""
+    """What the teacher was asked today (UTC), by whomever; without damaged lines."""
     found, path = UsageSum(), log_path(folder)
-    for row in jsonl.read(path) if path.exists() else ():
+    for row in jsonl.read(path, skipped=[]) if path.exists() else ():
         found.add(row)
     return found
 
@@ -113,9 +114,9 @@ def totals(folder: Path) -> list[UsageLine]:
     return [lines[name] for name in sorted(lines)]
 
 
-def _rows(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows(folder: Path, skipped: list[int] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in sorted(folder.glob("????-??-??.jsonl")):
-        for row in jsonl.read(path):
+        for row in jsonl.read(path, skipped=skipped):
             yield path.stem, row
 
 

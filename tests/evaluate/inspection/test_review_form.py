@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medloop.cli import app
-from medloop.contracts import Correction, ExpertVerdict, Feedback, PreferencePair
+from medloop.contracts import Correction, ExpertVerdict, Feedback, Incident, PreferencePair
 from medloop.errors import ConfigError, InputError
 from medloop.settings import Settings
 from medloop.store.db import open_store
@@ -92,6 +92,16 @@ def test_dangerous_is_critical_and_proposed_for_the_red_team(fill: Fill, workspa
             ("negative", True), ("positive", False),
         ]  # fmt: skip
     assert not lines(workspace, "preferences/preferences.jsonl")
+
+
+def test_two_reviewers_of_one_form_who_call_an_answer_dangerous_open_one_incident(fill: Fill, settings: Settings) -> None:
+    form = fill((1, {"verdict": "dangerous"}))
+    table = read_csv(form)
+    rows = [dict(row) for _, row in table.rows]
+    form.write_text(to_csv(table.header, [rows[0], rows[0] | {"reviewer": "Dr. Wu"}]), encoding="utf-8", newline="")
+    medloop("inspect", "--import", str(form))
+    with open_store(settings) as store:
+        assert crud.count(store, Feedback) == 2 and crud.count(store, Incident) == 1
 
 
 def test_an_acceptable_answer_with_a_correction_is_an_example_and_no_pair(fill: Fill, workspace: Path) -> None:

@@ -132,14 +132,14 @@ def next_item(
 @router.post("/queue/{item_id}/done")
 def done(item_id: str, body: VerdictBody, request: Request, caller: Rater) -> ItemStateOut:
     """Name the record that is your verdict. 404: not your item; 409: it has gone to another rater."""
-    state = queue.finish(store_of(request), item_id, caller.user_id, body.record_id)
+    state = queue.finish(store_of(request), item_id, caller.user_id, body.record_id, site=caller.site)
     return ItemStateOut.model_validate({"item_id": item_id, "state": state})
 
 
 @router.post("/queue/{item_id}/skip", status_code=204)
 def skip(item_id: str, request: Request, caller: Rater) -> Response:
     """Return the item. It comes back to you after 12 hours, when nothing new is left for you."""
-    queue.skip(store_of(request), item_id, caller.user_id)
+    queue.skip(store_of(request), item_id, caller.user_id, site=caller.site)
     return Response(status_code=204)
 
 

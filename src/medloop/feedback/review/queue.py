@@ -175,14 +175,16 @@ def scrub_content(prompt: Sequence[Message], answers: Sequence[str], contexts: S
     return ScrubbedContent(messages, tuple(rest[: len(answers)]), tuple(rest[len(answers) :]), doubted)
 
 
-def finish(store: Store, item_id: str, rater: str, record_id: str, *, now: datetime | None = None) -> str:
+def finish(
+    store: Store, item_id: str, rater: str, record_id: str, *, now: datetime | None = None, site: str = DEFAULT_SITE
+) -> str:  # fmt: skip
     """The record of this id is the rater's verdict on the item; returns the item's state."""
-    return review_verdicts.finish(store, item_id, rater, record_id, now=now or utc_now(), agreed=agreed)
+    return review_verdicts.finish(store, item_id, rater, record_id, now=now or utc_now(), agreed=agreed, site=site)
 
 
-def skip(store: Store, item_id: str, rater: str, *, now: datetime | None = None) -> None:
+def skip(store: Store, item_id: str, rater: str, *, now: datetime | None = None, site: str = DEFAULT_SITE) -> None:
     """Give the item back; it comes again after 12 hours, when nothing new is left for this rater."""
-    review_verdicts.skip(store, item_id, rater, now=now or utc_now())
+    review_verdicts.skip(store, item_id, rater, now=now or utc_now(), site=site)
 
 
 def stats(store: Store) -> QueueStats:

@@ -19,6 +19,7 @@ from medloop.store.records import consents, shown_items, sites, users
 
 RatingBody = FeedbackBody | PreferenceBody | CorrectionBody
 NO_TRACE = "There is no trace with this trace_id"
+LOG_IT, OWN_SITE = "Log it first with POST /api/v1/traces", "Name an answer of your own site"
 FROM_QUEUE = "Rate only what the queue shows you"
 NOT_SHOWN = "These are not the question and the answers of an item that the queue showed you"
 OTHER_TEXTS = "Question and answer are not those of the trace"
@@ -82,12 +83,6 @@ def _is_about(record: Feedback | Preference | Correction, trace: Trace) -> bool:
     exchange = (trace.conversation.question, trace.conversation.answer or "")
     question, *answers = record.exchange
     return any(same_texts((question, answer), exchange) for answer in answers)
-
-
-def may_name(store: Store, sender: Sender, feedback_id: str, recorded_by: str | None) -> bool:
-    """Users of a site name ratings of their own site; to them those of another one do not exist."""
-    own = sender.site == DEFAULT_SITE or recorded_by == sender.user_id
-    return own or sites.record_site(store, feedback_id) == sender.site
 
 
 def site_of_sender(store: Store, sender: Sender, clinician: str | None) -> str:

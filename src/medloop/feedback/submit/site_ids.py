@@ -1,16 +1,19 @@
 """Ids that clients choose, for each site its own: `fb_1` of ward-7 is stored as `ward-7~fb_1`, that of main as `fb_1`.
 
-    body = with_site_ids(store, body, "ward-7")       # the same body for main
+    body = with_site_ids(store, body, sender)         # the same body for a sender of main
 
 The answer names the id as it is stored. What a body refers to (`supersedes`, the `feedback_id` of a correction) may be given by
 either: the client's own id, if a record of the site has it, else as it is. `~` cannot be part of an id that a client chooses.
+A record that the sender stored before ids had a site keeps its id, so that the same body sent again is not stored twice.
 """
 
 from medloop.contracts import Contract, Correction, Feedback, Preference
 from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.feedback.submit.bodies import CorrectionBody, FeedbackBody, PreferenceBody, SubmissionBody, TraceBody
+from medloop.feedback.submit.sender import Sender
 from medloop.store.db import Store
 from medloop.store.records import crud
+from medloop.store.records.sites import record_site
 
 MARK = "~"
 OWN_ID: dict[type[SubmissionBody], tuple[str, type[Contract]]] = {
@@ -20,12 +23,13 @@ OWN_ID: dict[type[SubmissionBody], tuple[str, type[Contract]]] = {
 }
 
 
-def with_site_ids(store: Store, body: SubmissionBody, site: str) -> SubmissionBody:
+def with_site_ids(store: Store, body: SubmissionBody, sender: Sender) -> SubmissionBody:
+    site = sender.site
     if site == DEFAULT_SITE or isinstance(body, TraceBody):
         return body
     name, kind = OWN_ID[type(body)]
     changes: dict[str, str] = {}
-    if (given := getattr(body, name)) is not None:
+    if (given := getattr(body, name)) is not None and not _stored_before(store, kind, given, sender):
         changes[name] = f"{site}{MARK}{given}"
     named: dict[str, type[Contract]] = {"supersedes": kind}
     named |= {"feedback_id": Feedback} if isinstance(body, CorrectionBody) else {}
@@ -35,3 +39,11 @@ def with_site_ids(store: Store, body: SubmissionBody, site: str) -> SubmissionBo
         if reference is not None and crud.exists(store, kind_named, own):
             changes[field] = own
     return body.model_copy(update=changes) if changes else body
+
+
+def _stored_before(store: Store, kind: type[Contract], given: str, sender: Sender) -> bool:
+    """Whether this sender stored a record of this site under the id itself."""
+    if not crud.exists(store, kind, given):
+        return False
+    stored = crud.get(store, kind, given)
+    return getattr(stored, "recorded_by", None) == sender.user_id and record_site(store, given) == sender.site

@@ -38,20 +38,22 @@ from medloop.feedback.submit.notes import note_about
 from medloop.feedback.submit.phi_scan import PhiScan
 from medloop.feedback.submit.sender import (
     FROM_QUEUE,
+    LOG_IT,
     NO_TRACE,
+    OWN_SITE,
     RatingBody,
     Sender,
     brings_texts,
     check_exchange,
     check_sender,
     hash_of_request,
-    may_name,
     site_of_sender,
 )
 from medloop.feedback.submit.site_ids import with_site_ids
 from medloop.privacy.consent import subject_of
 from medloop.store.db import Store
 from medloop.store.records import crud, shown_items, sites, workspace_settings
+from medloop.store.records.site_lookups import seen_from
 from medloop.store.records.write_request import Json, Lookup, LookupResults, NewRows, WriteRequest
 from medloop.store.tables import natural_id, quarantine
 
@@ -70,16 +72,16 @@ OWN_ID = "Send the id that you received for it"
 
 def prepare_submission(store: Store, body: SubmissionBody, sender: Sender, *, key: str | None = None) -> WriteRequest:
     """The submission of one body. What only the store knows (does the trace exist?) is checked when the rows are built."""
-    clinician, sent, body = check_sender(store, body, sender), body, with_site_ids(store, body, sender.site)
+    clinician, sent, body = check_sender(store, body, sender), body, with_site_ids(store, body, sender)
     _check_axes(store, body)
     _check_given_id(store, body)
-    scan = PhiScan(sender.user_id, list(_sent_texts(body)))
+    scan, lookups = PhiScan(sender.user_id, list(_sent_texts(body))), _lookups(body, sender)
 
     def build(known: LookupResults) -> NewRows:
-        return _RecordBuilder(store, sender, clinician, known, scan).rows(body)
+        return _RecordBuilder(store, sender, clinician, seen_from(known, sender.site, lookups), scan).rows(body)
 
     key = None if key is None else hash_of_request(store, sender.user_id, key)
-    return WriteRequest(sender.user_id, build, key, fingerprint(sent), _lookups(body, sender), scan.prepare, scan.begin)
+    return WriteRequest(sender.user_id, build, key, fingerprint(sent), lookups, scan.prepare, scan.begin)
 
 
 def fingerprint(body: SubmissionBody) -> str:
@@ -232,17 +234,14 @@ class _RecordBuilder:
         return NewRows(answer, known=True)
 
     def check_references(self, body: SubmissionBody) -> None:
-        """The records that a body names exist, and what it supersedes is the sender's own."""
+        """The records that a body names exist (at the sender's site), and what it supersedes is the sender's own."""
         if isinstance(body, TraceBody):
             return
         if body.trace_id is not None and self.known.rows.get(Lookup(Trace, body.trace_id)) is None:
-            raise InputError(NO_TRACE, "Log it first with POST /api/v1/traces")
-        if self.sender.site != DEFAULT_SITE and (trace := self.named_trace(body)) is not None:
-            if trace.meta.get("site", DEFAULT_SITE) != self.sender.site:
-                raise InputError(NO_TRACE, "Name an answer of your own site")
+            raise InputError(NO_TRACE, LOG_IT if self.sender.site == DEFAULT_SITE else OWN_SITE)
         if isinstance(body, CorrectionBody) and body.feedback_id is not None:
             rated = self.known.rows.get(Lookup(Feedback, body.feedback_id))
-            if rated is None or not may_name(self.store, self.sender, rated.feedback_id, rated.recorded_by):
+            if rated is None:
                 raise InputError("There is no feedback with this feedback_id", OWN_ID)
         if body.supersedes is not None:
             before = self.known.rows.get(Lookup(CONTRACTS[type(body)], body.supersedes))

@@ -8,7 +8,7 @@ The line is `<table>.read` with the purpose and the number of rows. Only rows th
 returned, so the number is never too small.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from sqlalchemy import Table, func, select, union
@@ -77,9 +77,13 @@ class CitedTraces:
         return traces
 
 
-def get_audited(store: Store, kind: type[C], record_id: str, *, actor: str, purpose: str) -> C | None:
-    """One record by its id, or None."""
+def get_audited(
+    store: Store, kind: type[C], record_id: str, *, actor: str, purpose: str, allowed: Callable[[C], bool] | None = None
+) -> C | None:  # fmt: skip
+    """One record by its id, or None; one that is not `allowed` is given to nobody, so no line says that it was read."""
     record = crud.get(store, kind, record_id)
+    if record is not None and allowed is not None and not allowed(record):
+        return None
     if record is not None:
         with store.write() as conn:
             audit.append(conn, _read_event(crud.TABLES[kind], record_id, actor, purpose, 1))

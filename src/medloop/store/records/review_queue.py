@@ -238,10 +238,9 @@ def leased_item(store: Store, item_id: str, rater: str, site: str = DEFAULT_SITE
     """The item as this rater saw it, for their verdict. The audit line about the reading was written with the lease. A rater who
     has moved to a site meanwhile gets only items of that site."""
     with store.read() as conn:
-        item, turn = turn_of(conn, item_id, rater)
+        item, turn = turn_of(conn, item_id, rater, site)
         content = open_content(store, conn, item)
-        own = conn.execute(select(items.c.id).where(items.c.item_id == item_id, of_site(items.c.item_id, site))).first()
-        if own is None or _withdrawn(conn, item, content):
+        if _withdrawn(conn, item, content):
             raise UnknownItemError("This item is not assigned to you", "Ask for the next one")
     return _leased(item, content, until=turn.until, shown_first=turn.shown_first, adjudicates=turn.adjudicates)
 
@@ -358,9 +357,9 @@ def _take_seat(conn: Connection, item: Row[Any], ask: LeaseRequest) -> dict[str,
     return turn
 
 
-def turn_of(conn: Connection, item_id: str, rater: str) -> tuple[Row[Any], Row[Any]]:
-    """An item and this rater's turn at it; UnknownItemError unless both exist."""
-    item = conn.execute(select(items).where(items.c.item_id == item_id)).first()
+def turn_of(conn: Connection, item_id: str, rater: str, site: str = DEFAULT_SITE) -> tuple[Row[Any], Row[Any]]:
+    """An item that this site may review and this rater's turn at it; UnknownItemError unless both exist."""
+    item = conn.execute(select(items).where(items.c.item_id == item_id, of_site(items.c.item_id, site))).first()
     turn = conn.execute(select(turns).where(turns.c.item_id == item_id, turns.c.rater == rater)).first()
     if item is None or turn is None:
         raise UnknownItemError("This item is not assigned to you", "Ask for the next one")

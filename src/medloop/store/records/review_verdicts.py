@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, and_, exists, func, or_, select, update
 
 from medloop.contracts import AuditEvent, Correction, Feedback, Preference
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.contracts.feedback import same_texts
 from medloop.contracts.queue import QueueContent
 from medloop.errors import InputError
@@ -44,11 +45,12 @@ class TurnVerdict:
 
 
 def finish(
-    store: Store, item_id: str, rater: str, record_id: str, *, now: datetime, agreed: Callable[[str, Sequence[TurnVerdict]], bool]
-) -> str:
+    store: Store, item_id: str, rater: str, record_id: str, *, now: datetime,
+    agreed: Callable[[str, Sequence[TurnVerdict]], bool], site: str = DEFAULT_SITE,
+) -> str:  # fmt: skip
     """Finish a turn with the record that is its verdict; returns the item's state. The same call again changes nothing."""
     with store.write() as conn:
-        item, turn = turn_of(conn, item_id, rater)
+        item, turn = turn_of(conn, item_id, rater, site)
         if turn.state == "done" and turn.record_id == record_id:
             return str(item.state)
         _check_seat(conn, item, turn, now)
@@ -62,10 +64,10 @@ def finish(
     return state
 
 
-def skip(store: Store, item_id: str, rater: str, *, now: datetime) -> None:
+def skip(store: Store, item_id: str, rater: str, *, now: datetime, site: str = DEFAULT_SITE) -> None:
     """Give the seat back; this rater gets the item again after a rest (review_queue.py)."""
     with store.write() as conn:
-        _, turn = turn_of(conn, item_id, rater)
+        _, turn = turn_of(conn, item_id, rater, site)
         if turn.state == "done":
             raise LapsedError("You have already finished this item", "Ask for the next one")
         conn.execute(update(turns).where(turns.c.item_id == item_id, turns.c.rater == rater).values(state="skipped", until=now))

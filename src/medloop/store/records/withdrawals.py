@@ -14,11 +14,13 @@ from typing import Any
 from sqlalchemy import Connection, Row, Table, and_, delete, exists, insert, select, update
 
 from medloop.contracts import AuditEvent, RedTeamCase
+from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.contracts.queue import QueueContent
 from medloop.errors import InputError, StoreError
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records.crud import decrypt_row, encrypt_columns, from_rows
+from medloop.store.records.site_items import of_site
 from medloop.store.tables import id_column, incidents, queue_items, queue_turns, red_team_cases, withdrawals
 
 UNDO = timedelta(seconds=10)  # how long a page offers it
@@ -30,10 +32,13 @@ class TooLateError(StoreError):
     """The time to undo is over."""
 
 
-def withdraw(store: Store, table: Table, record_id: str, author: str, *, now: datetime) -> str | None:
+def withdraw(
+    store: Store, table: Table, record_id: str, author: str, *, now: datetime, site: str = DEFAULT_SITE
+) -> str | None:  # fmt: skip
     """Take a record back; returns the item of the queue that it was the verdict on. A second call changes nothing."""
     with store.write() as conn:
-        record = conn.execute(select(table).where(id_column(table) == record_id, table.c.recorded_by == author)).first()
+        own = (table.c.recorded_by == author, of_site(id_column(table), site))
+        record = conn.execute(select(table).where(id_column(table) == record_id, *own)).first()
         if record is None:
             raise InputError("You have no such record", "Open it from your history")
         item_id = conn.execute(select(queue_turns.c.item_id).where(queue_turns.c.record_id == record_id)).scalar()

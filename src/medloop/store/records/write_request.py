@@ -64,16 +64,16 @@ class LookupResults:
     """
 
     def __init__(self, store: Store, conn: Connection | None, rows: Mapping[Lookup, Any], quarantined: Mapping[str, Any]) -> None:
-        self._store, self._conn, self.rows, self.quarantined = store, conn, rows, quarantined
+        self.store, self.conn, self.rows, self.quarantined = store, conn, rows, quarantined
         self._records: dict[Lookup, Any] = {}
 
     def record(self, kind: type[crud.C], lookup: Lookup) -> crud.C | None:
         row = self.rows.get(lookup)
         if row is None:
             return None
-        assert self._conn is not None and lookup.kind is kind
+        assert self.conn is not None and lookup.kind is kind
         if lookup not in self._records:
-            self._records[lookup] = crud.from_row(self._store, self._conn, kind, row)
+            self._records[lookup] = crud.from_row(self.store, self.conn, kind, row)
         record: crud.C = self._records[lookup]
         return record
 
@@ -98,7 +98,10 @@ class WriteResult:
 
 
 def look_up(store: Store, conn: Connection, lookups: set[Lookup]) -> LookupResults:
-    rows = _find_rows(conn, lookups)
+    return with_quarantine(store, conn, _find_rows(conn, lookups))
+
+
+def with_quarantine(store: Store, conn: Connection, rows: Mapping[Lookup, Any]) -> LookupResults:
     return LookupResults(store, conn, rows, _quarantined_rows(conn, rows))
 
 

@@ -46,7 +46,7 @@ def queue_page(request: Request, caller: Rater, lapsed: bool = False) -> Respons
 @router.post("/queue/skip")
 def skip(request: Request, caller: Rater, form: FormFields) -> Response:
     try:
-        queue.skip(store_of(request), form.get("item", ""), caller.user_id)
+        queue.skip(store_of(request), form.get("item", ""), caller.user_id, site=caller.site)
     except LapsedError:
         return redirect("/web/queue?lapsed=true")
     return redirect(back_address(form, {}))
@@ -60,7 +60,8 @@ def undo(request: Request, caller: Rater, form: FormFields) -> Response:
         raise NotFoundError("There is nothing to undo")
     critical = {"critical": "yes"} if form.get("critical") == "yes" else {}
     try:
-        item_id = withdraw(store_of(request), TABLES[RECORDS[kind]], record_id, caller.user_id, now=utc_now())
+        now, site = utc_now(), caller.site
+        item_id = withdraw(store_of(request), TABLES[RECORDS[kind]], record_id, caller.user_id, now=now, site=site)
     except TooLateError:
         return redirect(back_address(form, {"saved": "late", **critical}))
     target = {"item": item_id, **queue_view(form).fields} if item_id else {"again": record_id}

@@ -199,7 +199,7 @@ async def _store(request: Request, caller: Caller, body: ReviewBody, once: str) 
 async def _finish_item(request: Request, caller: Caller, item_id: str, record_id: str) -> bool:
     """Whether it is the verdict on the item. It is stored in any case; if the reservation has run out, as ordinary feedback."""
     try:
-        await run_in_threadpool(queue.finish, store_of(request), item_id, caller.user_id, record_id)
+        await run_in_threadpool(queue.finish, store_of(request), item_id, caller.user_id, record_id, site=caller.site)
     except (LapsedError, InputError):
         return False
     return True

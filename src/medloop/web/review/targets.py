@@ -8,6 +8,7 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from medloop.api.policy import Caller, NotFoundError
@@ -84,11 +85,14 @@ def _read_trace(store: Store, caller: Caller, trace_id: str, purpose: str) -> Tr
     queue gives them."""
     trace = None
     if caller.role == "clinician":
-        trace = get_audited(store, Trace, trace_id, actor=caller.user_id, purpose=purpose)
-    elsewhere = trace is not None and caller.site not in (DEFAULT_SITE, trace.meta.get("site", DEFAULT_SITE))
-    if trace is None or elsewhere or trace.conversation.answer is None:
+        trace = get_audited(store, Trace, trace_id, actor=caller.user_id, purpose=purpose, allowed=partial(_is_for, caller))
+    if trace is None or trace.conversation.answer is None:
         raise NotFoundError("There is no such answer")
     return trace
+
+
+def _is_for(caller: Caller, trace: Trace) -> bool:
+    return caller.site in (DEFAULT_SITE, trace.meta.get("site", DEFAULT_SITE))
 
 
 def _target_of_trace(trace: Trace) -> ReviewTarget:
