@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from medloop.privacy.phi import foreign_ids
+from medloop.privacy.phi import foreign_ids, term_names
 from medloop.privacy.phi.chinese import placed_names as chinese_placed
 from medloop.privacy.phi.chinese import places as chinese_places
 from medloop.privacy.phi.chinese import slots, unusual
@@ -38,6 +38,7 @@ FINDERS = (
     *unusual.FINDERS,
     *chinese_placed.FINDERS,
     *chinese_places.FINDERS,
+    *term_names.FINDERS,
 )
 
 

@@ -23,8 +23,9 @@ def test_replaced(text: str, name: str) -> None:
     "text",
     ["我叫黄芪，血压高", "我儿子叫杜仲", "孩子名叫白芷，发烧", "我女儿叫当归，5岁发烧", "我儿子叫甘草，咳嗽", "rose has a fever"],
 )
-def test_a_word_in_the_place_of_a_name_is_held(text: str) -> None:
-    assert assess(text).quarantined
+def test_a_word_in_the_place_of_a_name_is_held_or_replaced(text: str) -> None:
+    assessment = assess(text)
+    assert assessment.quarantined or "[NAME_1]" in assessment.cleaned
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def is_added(word: str) -> bool:
     return word.lower() in _added.english
 
 
-def _is_illness(word: str) -> bool:
+def is_illness(word: str) -> bool:
     return _ILLNESS.search(word) is not None and not lists.is_listed(word, lists.NAMES)
 
 
@@ -148,7 +148,7 @@ def is_term(text: str, span: Span) -> bool:
     while len(words) > 1 and words[0] not in medical and words[0] not in WORD_NAMES and lists.tier(words[0]) in lists.ORDINARY:
         words = words[1:]  # "Start Symbicort", "Negative Murphy"
     if not words or not (
-        _is_illness(words[0])
+        is_illness(words[0])
         or words[0] in medical
         or words[0] in _JOINTS
         or words[0] in lists.eponyms()
@@ -158,7 +158,7 @@ def is_term(text: str, span: Span) -> bool:
     unknown = [
         word
         for word in words
-        if not _is_illness(word) and word not in medical and word not in added.english and word not in _JOINTS
+        if not is_illness(word) and word not in medical and word not in added.english and word not in _JOINTS
     ]
     if len(unknown) == len(words) or all(word in _JOINTS for word in words):
         return all(word in lists.eponyms() for word in words) and _beside_eponym(text, start, end)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 
 from medloop.patterns import lazy_pattern
-from medloop.privacy.phi import foreign_ids, mentions
+from medloop.privacy.phi import foreign_ids, mentions, term_names
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import names as chinese_names
 from medloop.privacy.phi.chinese import places as chinese_places
@@ -100,6 +100,7 @@ def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
     guessed = {_with_initials(plain, span) for span in guessed} if _INITIAL.search(plain) else guessed
     guessed = {span for span in guessed if not is_term(plain, span) or chinese_names.is_titled(plain, span[1])}
     spans = [*text.formed, *sorted(guessed, reverse=True)]  # a set has no order; of two equal spans ORG comes before NAME
+    spans += term_names.find(plain, text.has_han, has_latin)
     if has_latin:
         spans += english_places.find(plain)
     if text.has_han:

@@ -9,6 +9,7 @@ medical texts.
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -54,24 +55,37 @@ class WordNetwork:
         self.layers = [floats[f"layer{number}"] for number in range(len(LAYERS))]
         self.biases = [floats[f"bias{number}"] for number in range(len(LAYERS))]
         self.last, self.last_bias = floats["last"], floats["last_bias"]
-        self._place: dict[str, int] = {}  # of a word in `_vectors`
-        self._vectors = np.zeros((_CACHED, self.table.shape[1]), np.float32)
+        self._lock = Lock()  # for the one who adds words; reading needs none
+        self._known = self._none_known()
+
+    def _none_known(self) -> tuple[dict[str, int], Array]:
+        """The places of words, and the vectors there. No place is given to another word: a full table is left to its readers."""
+        return {}, np.zeros((_CACHED, self.table.shape[1]), np.float32)
 
     def _vectors_of(self, words: list[str]) -> Array:
         """The sums of the rows of each word; those of words that were seen before are kept."""
-        new = {word: None for word in words if word not in self._place}
-        if len(new) > _CACHED:
-            return np.stack([self.table[list(rows_of(word))].sum(axis=0) for word in words])
-        if len(self._place) + len(new) > _CACHED:
-            self._place = {}
-            new = dict.fromkeys(words)
-        for word in new:
-            place = len(self._place)
-            self._vectors[place] = self.table.take(rows_of(word), axis=0).sum(axis=0)
-            self._place[word] = place
-        places = self._place
-        vectors: Array = self._vectors.take([places[word] for word in words], axis=0)
-        return vectors
+        places, vectors = self._known
+        if not all(word in places for word in words):
+            distinct = dict.fromkeys(words)
+            if len(distinct) > _CACHED:
+                return np.stack([self.table[list(rows_of(word))].sum(axis=0) for word in words])
+            places, vectors = self._with(distinct)
+        taken: Array = vectors.take([places[word] for word in words], axis=0)
+        return taken
+
+    def _with(self, words: Mapping[str, object]) -> tuple[dict[str, int], Array]:
+        """The table with these words; it has room for all of them."""
+        with self._lock:
+            places, vectors = self._known
+            new = [word for word in words if word not in places]
+            if len(places) + len(new) > _CACHED:
+                places, vectors = self._known = self._none_known()
+                new = list(words)
+            for word in new:
+                place = len(places)
+                vectors[place] = self.table.take(rows_of(word), axis=0).sum(axis=0)
+                places[word] = place  # last: from now on others read it
+        return places, vectors
 
     def chances(self, tokens: Sequence[Token]) -> list[float]:
         """For each token how likely it is part of a name, from 0 to 1."""

@@ -14,9 +14,13 @@ _ZH_DAY = "(?:三十一?|[一二]?十[一二三四五六七八九]?|廿[一二�
 _BEFORE_DATE = by_first_letter(
     "on|since|until|till|by|from|dated?|of|seen|admitted|discharged|visit(?:ed)?|scheduled|called|died|through|to|before|after|and|for|around|next|last|this|appointment|due|began|started"
 )
-# "pain increasing to 10/10" is a score, "pain from 3/14" a date.
-_SCORED = "increasing increased decreasing decreased worsening improved reduced up down pain score scored rated severity level headache".split()
-_NO_SCORE = rf"(?:{''.join(f'(?<!{word} )' for word in _SCORED)}|(?=[a-z]+ \d{{1,2}}/(?!10(?!\d))))"
+# "pain increasing to 10/10" and "pain of 8/10" are scores; "pain since 3/10" and "follow up on 3/10" are dates.
+_SCORED_TO = "increasing increased decreasing decreased worsening improved reduced up down pain score scored rated severity level headache".split()
+_SCORED_OF = ("pain", "pain level", "pain score", "score", "severity")
+_NO_SCORE = (
+    rf"(?:(?<=follow up )|(?<=followed up )|{''.join(f'(?<!{word} )' for word in _SCORED_TO)}|(?!to \d{{1,2}}/10(?!\d)))"
+    rf"(?:{''.join(f'(?<!{words} )' for words in _SCORED_OF)}|(?!of \d{{1,2}}/10(?!\d)))"
+)
 _NO_AMOUNT = r"(?![\d.]| ?(?:mg|patients|cases|%|of ))"
 
 # fmt: off
