@@ -29,11 +29,14 @@ def test_a_name_of_an_unusual_kind_is_replaced(text: str, name: str) -> None:
         "邮箱 lin66艾特163点com，发这里",
         "the nineteenth of february two thousand three",
         "4929|1837|4402|7716 refund",
-        "白芷问术后多久能洗澡",
     ],
 )
-def test_what_is_announced_disguised_or_does_what_persons_do_is_held(text: str) -> None:
+def test_what_is_announced_or_disguised_is_held(text: str) -> None:
     assert assess(text).quarantined
+
+
+def test_a_herb_that_does_what_persons_do_is_replaced() -> None:
+    assert assess("白芷问术后多久能洗澡").cleaned == "[NAME_1]问术后多久能洗澡"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from medloop.contracts import GateCheck, GateResult, Incident, sha256_id, utc_no
 from medloop.errors import InputError, IntegrityError
 from medloop.store import row_macs
 from medloop.store.db import open_store
-from medloop.store.records import crud, gates, lineage, users
+from medloop.store.records import codebook, crud, gates, lineage, users
 
 ARTIFACT = sha256_id("adapter")
 
@@ -127,6 +127,16 @@ def test_a_comment_is_kept_without_identifiers(store, people):
     [sign_off] = gates.sign_offs_of(store, gate)
     assert sign_off.comment.startswith("Read them all.")
     assert "Thompson" not in sign_off.comment and "13812345678" not in sign_off.comment
+
+
+def test_a_comment_that_may_name_somebody_is_refused(store, people):
+    gate = gates.save_gate(store, verdict(("red_team", "pass")), actor="test")
+    with pytest.raises(InputError, match="may name a person"):
+        gates.sign(store, gate, by=people["dr.li"], approved=True, comment="孩子名叫甘草，发烧")
+    assert gates.sign_offs_of(store, gate) == []
+    with pytest.raises(InputError, match="may name a person"):
+        codebook.checked_reason("孩子名叫甘草，发烧")
+    assert codebook.checked_reason("Mrs. Margaret  Thompson asked") == "[NAME_1] asked"
 
 
 def test_weights_that_an_erasure_touched_are_known_in_any_folder(store):

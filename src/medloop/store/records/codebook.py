@@ -31,7 +31,7 @@ from medloop.contracts import (
 from medloop.contracts.rule import EVERY_SITE, LAY_MARK, EntryKind, EntryState, VersionAction
 from medloop.errors import InputError, ResultError
 from medloop.lexicon.load import lay_words_sha256
-from medloop.privacy.phi.scrub import Scrubber
+from medloop.privacy.phi.reason import kept_text
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.genuine_rows import genuine_rows
@@ -313,7 +313,7 @@ def checked_reason(text: str, *, required: bool = False) -> str:
     if len(text) > MOST_REASON or (required and not text):
         least = 1 if required else 0
         raise InputError(f"The reason has to be {least} to {MOST_REASON} characters long", "Do not name patients")
-    return Scrubber().assess(text).cleaned if text else text
+    return kept_text(text)
 
 
 def _proposal(store: Store, revision_id: str) -> CodebookEntry:

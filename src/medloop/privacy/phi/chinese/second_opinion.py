@@ -38,7 +38,9 @@ _KIN_BEHIND = lazy_pattern(
     "妈妈?|爸爸?|奶奶|爷爷|姥[姥爷]|[他她](?:妈|爸|爹|娘|姥)|家长|叔|姨|姐|哥|婶|嫂|伯|大[爷妈叔婶娘]|师父|老师|患[儿者]|病人|老人|产妇"
 )
 _CALLED = lazy_pattern("[大小乳]名[叫是]?$|名叫$|名字[叫是]$")
-_NOBODY = lazy_pattern("[家的们才刚]|[一二两三四五六七八九十几]{1,3}[岁个米斤月天年一二三四五六七八九十]")
+_NOBODY = lazy_pattern(
+    "[家的们才刚]|先[拨打去做吃喝看量查停用给把让到测联]|[一二两三四五六七八九十几]{1,3}[岁个米斤月天年一二三四五六七八九十]"
+)
 Candidate = tuple[int, int, float]  # start, end and the highest chance
 
 
