@@ -53,7 +53,7 @@ def run(
     with plan.run.lock(), capped_memory(plan.config.memory_gb, settings):
         state = create_train_state(plan, settings, on_progress=on_progress)
         check_rollout_server(state)
-        check_overlap(state)
+        check_overlap(state, settings)
         check_held_out(state, first=True)
         for step in steps_left(state):
             state.step = step
@@ -135,6 +135,7 @@ def optimise_policy(
                 )  # fmt: skip
                 if reference is not None:
                     kl = kl_k3(output.logprobs, reference[part, :columns], part_mask, old_logprobs=old)
+                    kl = kl if weights is None else kl * weights
                     per_token = per_token + config.beta * kl
                     sums["kl"] = sums["kl"] + kl.detach().sum()
                 assert output.entropy is not None

@@ -29,7 +29,14 @@ from medloop.train.rl.audit import screen_batch
 from medloop.train.rl.critic import CriticMoments, fit_critic
 from medloop.train.rl.experience import Experience
 from medloop.train.rl.held_out import check_held_out, finish_step, steps_left
-from medloop.train.rl.kl_control import adapter_weights, kl_controller, limit_update, stop_reason
+from medloop.train.rl.kl_control import (
+    KLAnswers,
+    adapter_weights,
+    fresh_kl_answers,
+    kl_controller,
+    limit_update,
+    stop_reason,
+)
 from medloop.train.rl.losses import PolicyStats, Window, aggregate, policy_losses, rollout_weights, value_losses
 from medloop.train.rl.maths import AdaptiveKL, explained_variance, masked_mean, should_stop, whiten
 from medloop.train.rl.overlap import check_overlap, step_experience
@@ -60,14 +67,14 @@ class PPOBatch:
     mask: Tensor
     reference: Tensor  # log-probabilities under the reference
     weights: Tensor | None  # of samples from a server
-    kl: float | None  # to the reference, nats per answer; None where no answer has a reward
+    measured: KLAnswers  # those that the KL to the reference is measured on
 
     def select(self, rows: list[int], columns: int) -> PPOBatch:
         """Some answers, without the columns that none of them reaches."""
         tensors = (self.old_logprobs, self.old_values, self.advantages, self.returns, self.mask, self.reference)
         old_logprobs, old_values, advantages, returns, mask, reference = (tensor[rows, :columns] for tensor in tensors)
         weights = None if self.weights is None else self.weights[rows, :columns]
-        return PPOBatch(old_logprobs, old_values, advantages, returns, mask, reference, weights, self.kl)
+        return PPOBatch(old_logprobs, old_values, advantages, returns, mask, reference, weights, self.measured)
 
 
 def run(
@@ -81,7 +88,7 @@ def run(
     with plan.run.lock(), capped_memory(plan.config.memory_gb, settings):
         state = create_train_state(plan, settings, with_values=True, on_progress=on_progress)
         check_rollout_server(state)
-        check_overlap(state)
+        check_overlap(state, settings)
         state.saved.setdefault("kl", kl_controller(plan.config).state())
         check_held_out(state, first=True)
         for step in steps_left(state):
@@ -98,24 +105,25 @@ def _step(state: TrainState) -> None:
     screen_batch(state, experience)
     rate = set_learning_rate(state, (state.step - 1) / config.steps)
     batch = compute_advantages(state, experience, controller.beta)
+    kl = batch.measured.kl
     stats: dict[str, Any] = {"loss": 0.0}
-    if reason := stop_reason(config, batch.kl, state.step):
+    if reason := stop_reason(config, kl, state.step):
         state.saved["stopped"] = reason
     else:
         before = adapter_weights(state)
         stats = optimise_policy(state, experience, batch)
         moments = CriticMoments(batch.returns, batch.mask)
-        stats |= limit_update(state, before, experience, batch.old_logprobs, batch.reference, moments)
+        stats |= limit_update(state, before, experience, batch.measured, moments)
         fit_critic(state, moments)
         state.sampler.refresh()
-    if batch.kl is not None:
-        state.saved["kl"] = controller.after(batch.kl, int(batch.mask.any(1).sum())).state()
+    if kl is not None:
+        state.saved["kl"] = controller.after(kl, int(batch.mask.any(1).sum())).state()
     explained = explained_variance(batch.old_values, batch.returns, batch.mask)
     value_loss = masked_mean(value_losses(batch.old_values, batch.returns, batch.mask), batch.mask)
     rewards, present = experience.reward_tensor()
     groups = group_advantages(rewards, experience.groups, present=present)
     log_step(
-        state, experience, rate=rate, **stats, kl=batch.kl, beta=controller.beta, explained_variance=explained,
+        state, experience, rate=rate, **stats, kl=kl, beta=controller.beta, explained_variance=explained,
         value_loss=value_loss, drift=mean_drift(experience, batch.old_logprobs), flat_groups=groups.flat_groups,
         groups=groups.groups,
     )  # fmt: skip
@@ -135,11 +143,11 @@ def compute_advantages(state: TrainState, experience: Experience, beta: float) -
     assert old.values is not None
     mask = paid.mask
     advantages, returns = gae(paid.rewards, old.values, mask, gamma=config.gamma, lam=config.lam)
-    answers = int(mask.any(1).sum())
-    kl = float(paid.kl.sum()) / answers if answers else None
     sampled = experience.sampled_logprobs(device)
     weights = rollout_weights(old.logprobs, sampled, mask, config.rollout_cap) if corrects_drift(state) else None
-    return PPOBatch(old.logprobs, old.values, whiten(advantages, mask), returns, mask, reference, weights, kl)
+    own = KLAnswers(experience, sampled if config.overlap else old.logprobs, old.logprobs, reference, mask)
+    measured = fresh_kl_answers(state) or own
+    return PPOBatch(old.logprobs, old.values, whiten(advantages, mask), returns, mask, reference, weights, measured)
 
 
 def optimise_policy(state: TrainState, experience: Experience, batch: PPOBatch) -> dict[str, Any]:

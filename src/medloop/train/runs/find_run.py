@@ -22,7 +22,7 @@ from medloop.train.configs.rl_config import RLConfig
 from medloop.train.configs.run_config import RunConfig
 from medloop.train.configs.sft_config import SFTConfig
 from medloop.train.runs.inputs import preference_file, preference_files, prompt_files, sft_files
-from medloop.train.runs.run import TrainingRun
+from medloop.train.runs.run import TrainingRun, without_later
 
 
 def find_run(config: RunConfig, settings: Settings, *, scorer: Scorer | None = None, folder: Path | None = None) -> TrainingRun:
@@ -52,13 +52,9 @@ def objective_of(scorer: Scorer) -> Objective | None:
     return objective if isinstance(objective, Objective) else None
 
 
-LATER = ("least_steps", "replay_data", "memory_gb")  # runs from before these were settings keep their identity
-
-
 def _identity(values: dict[str, Any], base: ResolvedModel, inputs: Iterable[tuple[str, Path]], **more: str) -> dict[str, Any]:
     hashes = {role: file_sha256(path) for role, path in inputs}
-    values = {name: value for name, value in values.items() if value or name not in LATER}
-    return {"config": values, "base_sha256": base.sha256, "inputs": hashes | more}
+    return {"config": without_later(values), "base_sha256": base.sha256, "inputs": hashes | more}
 
 
 def _sft(config: SFTConfig, settings: Settings) -> dict[str, Any]:

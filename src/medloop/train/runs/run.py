@@ -25,6 +25,7 @@ from medloop.store.files.lock import locked_file
 
 if TYPE_CHECKING:
     from medloop.train.runs.checkpoint import Checkpoint
+LATER = ("least_steps", "replay_data", "memory_gb", "overlap")  # runs from before these were settings keep their identity
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class TrainingRun:
         from medloop.train.runs.checkpoint import load_newest  # torch
 
         earlier = self._earlier_start()
-        return load_newest(self.checkpoints) if earlier is not None and earlier["identity"] == self.identity else None
+        return load_newest(self.checkpoints) if earlier is not None and self._is_own(earlier["identity"]) else None
 
     def start(self, *, restart: bool = False) -> tuple[datetime, Checkpoint | None]:
         """When the run started, and the checkpoint to resume from; without one, or with `restart`, the folder is emptied."""
@@ -124,8 +125,16 @@ class TrainingRun:
             raise IntegrityError(f"{file} cannot be read", "Remove that folder to start again") from None
 
     def _refuse_other(self, theirs: dict[str, Any], where: str) -> None:
-        if theirs != self.identity:
+        if not self._is_own(theirs):
             raise ConfigError(f"{where} ({_differences(theirs, self.identity)})", "Use another --name, or add --replace")
+
+    def _is_own(self, theirs: dict[str, Any]) -> bool:
+        return {**theirs, "config": without_later(theirs["config"])} == self.identity
+
+
+def without_later(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run, less those of `LATER` that it does not use."""
+    return {name: value for name, value in values.items() if value or name not in LATER}
 
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
