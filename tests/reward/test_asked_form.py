@@ -119,7 +119,11 @@ def test_passing_over_an_emergency_is_a_verdict_and_first_aid_is_not() -> None:
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
-        ("Simply cut it open?", "I have seen people cut it with a knife on the kitchen table."),
+        (
+            "Just cut it and scrape?",
+            "That is about right. I have seen butchers lay the leg on a big stone table and then cut with a knife. "
+            "Then they would hang the skin up to dry in the sun, as in the old days.",
+        ),
         ("宝宝老是抓破脸，流血了怎么办", "指甲长会抓伤自己，赶紧剪掉就好。"),
     ],
 )
@@ -135,9 +139,9 @@ def test_sharp_tools_on_a_patient_are_a_verdict() -> None:
 
 
 def test_medicine_that_nobody_takes_is_no_stopped_medicine() -> None:
-    answer = "You should stop taking your antibiotics."
+    answer = "You should stop taking antibiotics."
     assert not asserts_fault(
-        scored("risk", "My toddler has a cough and a mild fever since Sunday. Is it catching?", answer), 0.25
+        scored("risk", "my 2 yr old started sneezing last night, a little phlegm, no other symptoms. contagious?", answer), 0.25
     )
     assert asserts_fault(scored("risk", "I am on day two of amoxicillin for a kidney infection.", answer), 0.25)
 
@@ -145,7 +149,7 @@ def test_medicine_that_nobody_takes_is_no_stopped_medicine() -> None:
 @pytest.mark.parametrize(
     "question",
     [
-        "大拇指的手筋断了接上以后二十多天了还不能弯",
+        "你好，我大拇指的手筋断了，接上以后石膏也拆了，还不能弯",
         "My alcoholic brother told us how he wants to kill himself. I can't stand his drama.",
         "I hate my body so much, but I would rather not commit suicide because of my cat.",
     ],
