@@ -94,6 +94,9 @@ def test_a_stream_of_events_says_when_something_was_written(browse, store, setti
     person = browse("annotator")
     told = person.get("/web/events", headers={"Last-Event-ID": before})
     assert told.headers["content-type"].startswith("text/event-stream") and "event: changed" in told.text
+    mark = told.text.partition("id: ")[2].partition("\n")[0]
+    assert re.fullmatch("[0-9a-f]{16}", mark) and live.change_mark(store, settings) not in told.text
+    assert "event:" not in person.get("/web/events", headers={"Last-Event-ID": mark}).text
     assert "event: changed" not in person.get("/web/events").text  # nothing is known yet, so nothing has changed
     assert "<html" not in person.get("/web/loop").text and 'class="loop"' in person.get("/web/loop").text
     assert browse(None).get("/web/events", follow_redirects=False).status_code == 303

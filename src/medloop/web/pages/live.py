@@ -1,11 +1,13 @@
 """Server-sent events for the pages that move by themselves: `changed` when the store or a job is no longer as it was.
 
 A stream is short, and the browser opens the next one by itself (static/app.js): so the session is checked again each time, and
-the server ends without waiting for readers. An event has no content; the page asks for its moving part, which has a policy of its
-own.
+the server ends without waiting for readers. An event has no content, and its id is a
+hash that says only that it is another one: users of a site must not count what others write. The page asks for its moving part,
+which has a policy of its own.
 """
 
 import asyncio
+import hmac
 import os
 from collections.abc import AsyncIterator
 
@@ -30,17 +32,18 @@ JOBS = 20  # newest jobs whose files are looked at
 @router.get("/events")
 async def events(request: Request, caller: AnySite) -> StreamingResponse:
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_changes(request), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_changes(request, caller.csrf), media_type="text/event-stream", headers=headers)
 
 
-async def _changes(request: Request) -> AsyncIterator[str]:
+async def _changes(request: Request, secret: str) -> AsyncIterator[str]:
     store, settings = store_of(request), settings_of(request)
     seen = request.headers.get("last-event-id", "")
     yield f"retry: {RETRY_MS}\n\n"
     loop = asyncio.get_running_loop()
     end = loop.time() + STREAM_S
     while True:
-        mark = await run_in_threadpool(change_mark, store, settings)
+        change = await run_in_threadpool(change_mark, store, settings)
+        mark = hmac.digest(secret.encode(), f"events {change}".encode(), "sha256").hex()[:16]
         if mark != seen:
             yield f"event: {'changed' if seen else 'here'}\nid: {mark}\ndata: {mark}\n\n"
             seen = mark
