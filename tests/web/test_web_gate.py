@@ -39,7 +39,7 @@ def test_the_page_shows_reasons_and_takes_two_people_to_lift_a_check(browse, sto
         "This model may not be promoted now." in page and 'action="/web/gate/' + gate.replace(":", "%3A") + '/sign"' not in page
     )
     until = f"{utc_now() + timedelta(days=9):%Y-%m-%d}"
-    asked = {"check": "language/zh", "until": until, "text": "A clinic that speaks English."}
+    asked = {"check": "language/zh", "until": until, "text": "The patients of this clinic speak English."}
     for wrong in ({"text": " "}, {"until": "2020-01-01"}, {"until": "soon"}, {"check": "incidents"}):
         assert browse("engineer").post(f"/web/gate/{gate}/waive", **{**asked, **wrong}).status_code == 422
     assert "A clinician other than you has to approve it" in browse("clinician").post(f"/web/gate/{gate}/waive", **asked).text
