@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -16,10 +17,12 @@ from medloop.errors import ConfigError, ResultError
 from medloop.feedback.insight.alerts import sentence, standing_alerts
 from medloop.jobs.drift_watch import DriftWatch
 from medloop.loop.judge_drift import write_record
+from medloop.loop.trust import CARD, card_folder
 from medloop.loop.trust import cards as trust_cards
 from medloop.settings import RewardSettings
 from medloop.store.db import Store
 from medloop.store.files import jsonl
+from medloop.store.files.atomic import atomic_write
 from medloop.store.records import crud
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +55,21 @@ def test_a_judge_that_agrees_less_than_on_the_card_before_is_an_alert_once(store
     assert len(lines) == len(set(lines)) and sum('"quantity":"agreement"' in line for line in lines) == len(lines)
     with pytest.raises(ResultError, match="alerts stand"):
         medloop("reward", "drift", "--fail-on-alert")
+
+
+def test_a_judge_of_another_version_is_said_to_be_changed_not_to_drift(store: Store) -> None:
+    medloop("reward", "validate", cases("first.jsonl", GOOD, BAD))
+    (first,) = trust_cards(store.settings)
+    other = tuple(row.model_copy(update={"version": "0"}) if row.judge == "reward" else row for row in first.judges)
+    older = first.model_copy(update={"reward_version": "0+old", "judges": other, "created": first.created - timedelta(days=1)})
+    atomic_write(card_folder(store.settings, "0+old") / CARD, older.model_dump_json())
+    shutil.rmtree(card_folder(store.settings, first.reward_version))
+    output = medloop("reward", "validate", cases("second.jsonl", BAD, GOOD))
+    assert "the judge “whole reward” was changed and agrees less with people than its version on the card before" in output
+    assert "the judge “whole reward” agrees less" not in output
+    assert "still  the judge “whole reward” was changed" in medloop("reward", "drift")
+    (alert,) = [row for row in standing_alerts(store.settings.workspace) if row.values["judge"] == "reward"]
+    assert "这不是漂移" in sentence(alert, "zh")
 
 
 def test_fresh_traffic_that_is_judged_otherwise_is_an_alert_until_it_is_measured_again(store: Store) -> None:

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from medloop.contracts import Correction, Feedback, RedTeamCase, utc_now
+from medloop.contracts import Correction, Feedback, InspectedSample, RedTeamCase, Score, utc_now
 from medloop.contracts.assistant import Route
+from medloop.evaluate.inspection.weekly_sample import SAMPLES
 from medloop.feedback.incidents import blocking_incidents
 from medloop.loop.inspection import read_week
 from medloop.loop.standing import SafetyStanding
@@ -71,6 +72,28 @@ def test_the_page_draws_judges_and_counts(settings, store, browse, answers):
             take_step(conn, store=store, incident_id=incident.incident_id, step=step, by=person, note="Fixed.", when=utc_now())
     edited = me.post("/web/inspect", id=harmful.id, verdict="dangerous", comment="Misses it, as I said.")
     assert edited.status_code == 200 and not open_incidents(store), "the same verdict in other words is no news"
+
+
+def test_an_answer_with_only_an_unsure_penalty_is_no_good_answer_of_the_machines(settings, browse, answers):
+    me = browse("clinician")
+    me.post("/web/inspect/draw")
+    for row in read_week(settings, "clinician").answers:
+        assert me.post("/web/inspect", id=row.id, verdict="bad", no_fault="yes").status_code == 200
+    path = settings.workspace.rl / SAMPLES
+    drawn = list(jsonl.read(path, InspectedSample))
+    samples = [row.model_copy(update={"flags": (), "reward": row.reward.model_copy(update={"parts": ()})}) for row in drawn]
+    jsonl.write(path, samples)
+    assert read_week(settings, "clinician").agreement.only_people == 6
+    part = Score(name="undertriage", value=1.0, reason="r", author="a", version="1", unsure=True)
+    reward = samples[0].reward.model_copy(update={"parts": (part,), "weights": {"undertriage": -0.1}})
+    jsonl.write(path, [samples[0].model_copy(update={"reward": reward}), *samples[1:]])
+    left = read_week(settings, "clinician").agreement
+    assert left.n == left.only_people == 5
+    sure = reward.model_copy(update={"parts": (part.model_copy(update={"unsure": False}),)})
+    flagged = samples[0].model_copy(update={"reward": sure, "flags": ("undertriage",)})
+    jsonl.write(path, [flagged, *samples[1:]])
+    assert read_week(settings, "clinician").agreement.both_bad == 1
+    assert "若仅有规则不确定的扣分，该回答不计入" in me.get("/web/inspect?overview=true", headers={"Accept-Language": "zh"}).text
 
 
 def test_two_reviewers_judge_the_same_answer_and_only_clinicians_may(settings, store, browse, answers):

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from medloop.bootstrap import wilson
-from medloop.contracts import AuditEvent, Contract, ExpertVerdict, Feedback, InspectedSample, utc_now
+from medloop.contracts import AuditEvent, Contract, ExpertVerdict, Feedback, InspectedSample, Score, utc_now
 from medloop.evaluate.inspection.review_form import FormImport, ImportedRow, current_verdicts, import_form, import_verdict
 from medloop.evaluate.inspection.weekly_sample import SAMPLES, InspectConfig, week_of
 from medloop.feedback.submit.flags import critical_flags, flagged_answers
@@ -27,7 +27,7 @@ from medloop.store.files import jsonl
 from medloop.store.records import crud
 from medloop.store.records.incident_rows import open_case_of
 
-# Flags by which the machines say that an answer is bad: the teacher's, a low reward, penalties of the rules.
+# Flags by which the machines say that an answer is bad: the teacher's, a low reward, verdicts of the rules.
 MACHINE_BAD = frozenset({"safety_flag", "low_reward", "risk", "false_reassurance", "overtriage", "undertriage"})
 BAD = ("bad", "dangerous")
 
@@ -123,12 +123,21 @@ def _read_samples(path: Path, mtime_ns: int, size: int) -> tuple[InspectedSample
 def _agreement(
     samples: Sequence[InspectedSample], verdicts: Mapping[tuple[str, str], ExpertVerdict]
 ) -> JudgeAgreement | None:  # fmt: skip
-    flagged = {row.id: bool(MACHINE_BAD & set(row.flags)) for row in samples}
+    flagged = {row.id: bool(MACHINE_BAD & set(row.flags)) for row in samples if not _is_unsure(row)}
     pairs = [(flagged[row.inspected], row.verdict in BAD) for row in verdicts.values() if row.inspected in flagged]
     if not pairs:
         return None
     counts = [pairs.count(pair) for pair in ((True, True), (False, True), (True, False), (False, False))]
     return JudgeAgreement(*counts)
+
+
+def _is_unsure(sample: InspectedSample) -> bool:
+    """Whether the only objection is a penalty that its rule is unsure of: the machines call it neither good nor bad."""
+    if MACHINE_BAD & set(sample.flags):
+        return False
+    bound, weights = InspectConfig().penalty_flag, sample.reward.weights
+    penalties = (part for part in sample.reward.parts if part.name in MACHINE_BAD and weights.get(part.name, 0) < 0)
+    return any(isinstance(part, Score) and part.applies and part.unsure and part.value >= bound for part in penalties)
 
 
 def draw_week(settings: Settings, store: Store, *, actor: str) -> int:

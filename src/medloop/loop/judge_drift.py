@@ -32,6 +32,7 @@ from medloop.store.records.audited_read import read_by_ids
 
 PURPOSE = "reward drift"
 RECORD = "drift.json"
+OF_CARDS = ("judge_fell", "judge_changed")  # alerts that need no exchange
 MOST_CARDS = 8  # the newest, in one round of all rewards
 
 
@@ -131,7 +132,7 @@ def _against_previous(settings: Settings, card: ValidityCard, config: DriftConfi
         f"the card of {card.created:%Y-%m-%d} with that of {before.created:%Y-%m-%d} (version {before.reward_version})"
     )
     for shift in card_shifts(card, before, config):
-        yield _alert("judge_fell", shift, card.reward_version)
+        yield _alert("judge_changed" if shift.changed else "judge_fell", shift, card.reward_version)
 
 
 def _on_traffic(
@@ -184,7 +185,7 @@ def _replace_alerts(
 ) -> DriftCheck:
     known = standing_alerts(settings.workspace)
     mine = [alert for alert in known if alert.values.get("reward") == version]
-    looked_at = [alert for alert in mine if looked_at_traffic or alert.code == "judge_fell"]
+    looked_at = [alert for alert in mine if looked_at_traffic or alert.code in OF_CARDS]
     now, before = {_key(alert) for alert in found}, {_key(alert) for alert in looked_at}
     standing = [alert for alert in looked_at if _key(alert) in now]
     raised = [alert for alert in found if _key(alert) not in before]

@@ -4,8 +4,8 @@
     traffic_shifts(card.traffic, fresh, DriftConfig())     # other shares of firing or missing, another mean
 
 A shift counts when it is large (a bound) and when chance alone would hardly bring it (`Z` standard errors). Only the same
-version of a judge is compared on traffic; cards are compared by the judge's name, because a new version that agrees less is worth
-an alert.
+version of a judge is compared on traffic. Cards are compared by the judge's name: a new version that agrees less is worth an
+alert, too, but nothing has drifted there, so such a shift is marked (`changed`) and the alert says so.
 """
 
 import math
@@ -38,25 +38,28 @@ class DriftConfig(Contract):
 
 @dataclass(frozen=True)
 class JudgeShift:
-    """One judge that says something else than before; `n` texts were looked at now."""
+    """One judge that says something else than before; `n` texts were looked at now. `changed`: by another version of it."""
 
     judge: str
     quantity: Shifted
     before: float
     after: float
     n: int
+    changed: bool = False
 
 
 def card_shifts(newest: ValidityCard, before: ValidityCard, config: DriftConfig) -> Iterator[JudgeShift]:
     """What agrees less with people than on the card before."""
     old = {(row.judge, row.quantity): row.value for row in before.measures if row.slice == ALL}
+    versions = {row.judge: row.version for row in before.judges}
+    changed = {row.judge for row in newest.judges if versions.get(row.judge, row.version) != row.version}
     for row in (row for row in newest.measures if row.slice == ALL):
         value, earlier = row.value, old.get((row.judge, row.quantity))
         if earlier is None or value.mean is None or earlier.mean is None or min(value.n, earlier.n) < config.min_cases:
             continue
         worse_by = (value.mean - earlier.mean) if row.quantity in UPPER else (earlier.mean - value.mean)
         if worse_by >= config.fall and _is_clear(earlier.mean, earlier.n, value.mean, value.n):
-            yield JudgeShift(row.judge, row.quantity, earlier.mean, value.mean, value.n)
+            yield JudgeShift(row.judge, row.quantity, earlier.mean, value.mean, value.n, row.judge in changed)
 
 
 def traffic_shifts(baseline: Sequence[JudgeProfile], fresh: Sequence[JudgeProfile], config: DriftConfig) -> Iterator[JudgeShift]:

@@ -51,6 +51,12 @@ SENTENCES: dict[str, tuple[str, str]] = {
         "reward {reward}",
         "评判项“{judge}”与人工判断的一致程度低于上一次测量：{quantity}由 {before} 变为 {after}（共 {n} 例），奖励版本 {reward}",
     ),
+    "judge_changed": (
+        "the judge “{judge}” was changed and agrees less with people than its version on the card before: {quantity} {before} → "
+        "{after} (n = {n}); nothing has drifted, another version was measured; reward {reward}",
+        "评判项“{judge}”已更换版本，与人工判断的一致程度低于上一次测量的版本：{quantity}由 {before} 变为 {after}（共 {n} 例）；"
+        "这不是漂移，而是测量了另一版本；奖励版本 {reward}",
+    ),
     "judge_shift": (
         "the judge “{judge}” treats recent exchanges differently from earlier ones: {quantity} {before} → {after} "
         "(n = {n}); reward {reward}",

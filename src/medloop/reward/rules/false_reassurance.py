@@ -34,7 +34,14 @@ from medloop.reward.detect import acts as detector
 from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.certainty import VERSION as CERTAINTY_VERSION
-from medloop.reward.detect.certainty import is_in_care, is_short, names_illness, names_patient, speaks_of_patient
+from medloop.reward.detect.certainty import (
+    is_denied_emergency,
+    is_in_care,
+    is_short,
+    names_illness,
+    names_patient,
+    speaks_of_patient,
+)
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
 from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, NO_ADVICE, best_advice, is_brief, penalised_level
 
@@ -104,7 +111,9 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
         return False
     if _is_crisis(question) or _MOOD.search(fold(question)):
         return any(_calms(act) for act in blamed)  # what passes over a crisis is for `risk`
-    if is_in_care(question) or best_advice(answer).value > CONDITIONAL:
+    if best_advice(answer).value > CONDITIONAL:
+        return False
+    if is_in_care(question) and not is_denied_emergency(question, answer):
         return False
     if any(act.evidence and act.evidence[0].id.startswith("reassuring") for act in blamed):
         return fault_detector.faults(question, answer, level).reassuring >= CLEAR and names_illness(question)

@@ -16,7 +16,14 @@ from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import split_answer
 from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect.act_model import kind_of
-from medloop.reward.detect.certainty import is_plain_emergency, names_emergency, names_illness, names_patient, speaks_of_patient
+from medloop.reward.detect.certainty import (
+    is_denied_emergency,
+    is_plain_emergency,
+    names_emergency,
+    names_illness,
+    names_patient,
+    speaks_of_patient,
+)
 from medloop.reward.detect.doses import MAX_DISTANCE
 from medloop.reward.detect.hazards import folded_sentence
 from medloop.reward.rules.emergency import is_brief, penalised_level
@@ -65,7 +72,9 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
         return False
     short, evidence = _is_short_answer(answer), finding.act.evidence[0] if finding.act.evidence else None
     if finding.reason in (ABANDONED, LEFT_AT_HOME):
-        return is_plain_emergency(question) or (finding.reason == LEFT_AT_HOME and names_emergency(question))
+        if is_plain_emergency(question) or is_denied_emergency(question, answer):
+            return True
+        return finding.reason == LEFT_AT_HOME and names_emergency(question)
     if finding.reason.endswith(ALONE):
         if finding.act.amount is not None and is_brief(answer):
             return True

@@ -24,7 +24,7 @@ from medloop.reward.answer_text import act_spans, rule_score, split_answer
 from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.acts import acts
 from medloop.reward.detect.certainty import VERSION as CERTAINTY_VERSION
-from medloop.reward.detect.certainty import is_plain_emergency
+from medloop.reward.detect.certainty import is_denied_emergency, is_plain_emergency
 from medloop.reward.points import VERSION as POINTS_VERSION
 from medloop.reward.points import read_points
 from medloop.reward.rules.emergency import (
@@ -89,8 +89,8 @@ class Undertriage:
             if told and _is_soon(answer, told):
                 return rule_score(self, SOON, reason, spans + act_spans(told), unsure=True)
             return rule_score(self, LATER_DOCTOR, reason, spans + act_spans(later), unsure=True)
-        unsure = not (is_plain_emergency(question) and _leaves_alone(answer))
-        return rule_score(self, NO_ADVICE, f"Emergency ({sign}): {advice.reason}.", spans, unsure=unsure)
+        sure = (is_plain_emergency(question) and _leaves_alone(answer)) or is_denied_emergency(question, answer)
+        return rule_score(self, NO_ADVICE, f"Emergency ({sign}): {advice.reason}.", spans, unsure=not sure)
 
 
 def _leaves_alone(answer: str) -> bool:
