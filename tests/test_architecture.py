@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -226,3 +227,9 @@ def test_no_unsafe_loading_anywhere() -> None:
 def test_print_only_in_the_cli_door() -> None:
     for path in FILES:
         assert not [call for call in calls_of(path) if isinstance(call.func, ast.Name) and call.func.id == "print"], path
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """pytest imports them by their name alone, so one of the two would not run."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

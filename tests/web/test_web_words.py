@@ -48,7 +48,7 @@ COMPOSED = {
     "history": ("fate_", "incident_", "verdict_", "history_weight_"),
     "dashboard": ("agreement_", "trained_reward_model", "trained_policy", "trigger_waits_", "trigger_reason_", "voters_"),
     "run": ("run_state_", "run_phase_", "run_alarm_", "run_note_"),
-    "trust": ("trust_trusted", "trust_unmeasured", "trust_recall", "trust_precision", "trust_agreement", "trust_missed", "trust_false_alarms", "trust_unknown", "trust_value", "trust_low",
+    "trust": ("trust_trusted", "trust_read_", "trust_unmeasured", "trust_recall", "trust_precision", "trust_agreement", "trust_missed", "trust_false_alarms", "trust_unknown", "trust_value", "trust_low",
         "trust_high", "trust_cases", "trust_ties", "trust_missing", "trust_kind_", "trust_problem_", "trust_wrong_", "trust_stratum_", "trust_source_"),
     "lineage": ("lineage_kind_", "lineage_kinds_", "lineage_detail_", "lineage_flag_", "lineage_role_"),
     "deployments": ("deployments_kind_",),
