@@ -7,8 +7,8 @@ A rule fits if all its triggers are in the question, as words or as what the lex
 or if the question is much like the one it came from. `≈topic` stands for everyday words (lay_words.py) and only
 adds questions to those that the other words of its trigger are in. A vetted first sentence
 needs more than a rule in the prompt, because it stands in the answer as it is: all triggers or nearly the same question, in the
-language of the question. An example fits a question that is like its own and about the same people, danger and medicine: by
-words alone, a pregnant woman with hay fever got the example of a child's dose.
+language of the question. An example fits a question that is like its own and about the same people, danger, illnesses, allergies
+and medicine: by words alone, a pregnant woman with hay fever got the example of a child's dose.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ from medloop.models.codebook_prompt import names_only
 
 ALWAYS = "*"  # a trigger that every question has
 _DOSES = frozenset(("dose", "doses", "dosage", "剂量"))  # a medicine for the lexicon; a trigger on them is about the amount
+_BREASTFEEDS = re.compile(r"\bbreast ?-?(?:feed|fed\b|milk)|\bnursing (?:mother|mom|mum|my|a baby)|\blactat|哺乳|母乳|喂奶|奶妈")
+_ALLERGY = re.compile(  # and to what
+    r"(?P<no>\b(?:no|not|without|any)\b (?:known |drug )*|没有?|无|不)?(?:\ballerg(?:ic|y|ies) to (?:the )?(?P<to>[a-z]+)"
+    r"|\b(?P<en>[a-z]+) allerg(?:y|ies)\b|对?(?P<zh>[^，。！？；、：,.\s对没无不]{1,8}?)(?:类药物|类药|类)?过敏)"
+)
 TOKENS_PER_HANZI, CHARACTERS_PER_TOKEN = 1.0, 4.0  # a rough count, on the safe side for the usual tokenizers
 
 
@@ -81,18 +86,40 @@ class AnalyzedQuestion:
 class _Subject:
     """Whom and what a question is about, apart from its symptoms."""
 
-    matters: frozenset[str]  # red flags, groups of people, stopping or changing a medicine, topics in everyday words
+    matters: frozenset[str]  # red flags, groups, conditions, allergies, stopping or changing a medicine, everyday topics
     drugs: frozenset[str]  # families
 
     @classmethod
     def of(cls, question: AnalyzedQuestion) -> _Subject:
-        matters = frozenset(name for name in question.known if name.startswith(("red_flag:", "group:", "act:")))
+        matters = {name for name in question.known if name.startswith(("red_flag:", "group:", "condition:", "act:"))}
+        matters |= {"group:breastfeeding"} if _BREASTFEEDS.search(question.folded) else set()
+        matters |= _allergies(question.folded)
         drugs = {lexicon.drugs()[name[5:]].family for name in question.known if name.startswith("drug:")}
-        return cls(matters | question.topics.said, frozenset(drugs))
+        return cls(frozenset(matters | question.topics.said), frozenset(drugs))
+
+
+@dataclass(frozen=True)
+class _Example:
+    """What an example is about, and whether its answer names a medicine, which another one of the question may not go with."""
+
+    subject: _Subject
+    names_medicine: bool
+
+    @classmethod
+    def of(cls, entry: CodebookEntry) -> _Example:
+        families = {lexicon.drugs()[mention.id].family for mention in lexicon.find_drugs(entry.text)}
+        return cls(_Subject.of(AnalyzedQuestion.of(entry.content.question)), bool(families - {"any"}))
 
     def may_guide(self, asked: _Subject) -> bool:
-        """Whether an example about this may stand before such a question, which may be about more medicines."""
-        return self.matters == asked.matters and self.drugs <= asked.drugs
+        """Whether it may stand before such a question, which may be about more medicines if the answer names none."""
+        more = asked.drugs - self.subject.drugs
+        same = self.subject.matters == asked.matters and self.subject.drugs <= asked.drugs
+        return same and not (more - {"any"} and self.names_medicine)
+
+
+def _allergies(folded: str) -> set[str]:
+    found = (match for match in _ALLERGY.finditer(folded) if match["no"] is None)
+    return {f"allergy:{name}" for match in found if (name := match["to"] or match["en"] or match["zh"])}
 
 
 @dataclass(frozen=True)
@@ -122,7 +149,7 @@ class Retriever:
         self._owners = np.array([index for index, _ in lines], dtype=np.intp)
         self._vectors = ngram_vectors([line for _, line in lines])
         examples = [(index, entry) for index, entry in enumerate(self.entries) if entry.kind == "example"]
-        self._subjects = {index: _Subject.of(AnalyzedQuestion.of(entry.content.question)) for index, entry in examples}
+        self._examples = {index: _Example.of(entry) for index, entry in examples}
 
     def __call__(self, question: str, /) -> RulesFound:
         fits = self.fits(question)
@@ -160,7 +187,7 @@ class Retriever:
         for index, (entry, triggers, like) in enumerate(zip(self.entries, self._triggers, likeness, strict=True)):
             if entry.kind == "prompt" or entry.is_expired(now):
                 continue
-            if index in self._subjects and not self._subjects[index].may_guide(subject):
+            if index in self._examples and not self._examples[index].may_guide(subject):
                 continue
             if "other_language" in entry.content.forbids and language not in (entry.language, "mixed"):
                 continue  # a corrected language is one of questions in it

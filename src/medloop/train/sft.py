@@ -133,7 +133,7 @@ def _trainer(plan: SFTPlan, loaded: Loaded, checkpoint: Checkpoint | None, micro
         eval_dataset=None if plan.dev is None else plan.dev.rows, processing_class=loaded.tokenizer,
         peft_config=lora, callbacks=[callback], checkpoints=plan.run.checkpoints,
         checkpoint=checkpoint, order=LengthGroupedSampler(plan.train.lengths, config.batch_size, config.seed),
-        openings=OpeningWeights(loaded.tokenizer) if config.replay_data else None,
+        openings=OpeningWeights(loaded.tokenizer, plan.run.identity["config"]["opening_weight"]) if config.replay_data else None,
     )  # fmt: skip
     return attach_metrics(trainer, callback, widen=False)
 

@@ -103,8 +103,14 @@ class ErasurePlan(ErasureCase):
 
         Items of the review queue are left out: the server makes them from these records by itself, a moment after each.
         """
-        agreed = {name: ids for name, ids in self.record_ids.items() if name != "queue_items"}
-        return hashlib.sha256(canonical_json([agreed, self.evidence]).encode()).hexdigest()
+        return self._sha256({name: ids for name, ids in self.record_ids.items() if name != "queue_items"})
+
+    def is_agreed(self, ids_sha256: str | None) -> bool:
+        """Whether a request is for exactly these records; one from before queue items were left out is for them as well."""
+        return ids_sha256 in (self.ids_sha256, self._sha256(self.record_ids))
+
+    def _sha256(self, ids: dict[str, tuple[str, ...]]) -> str:
+        return hashlib.sha256(canonical_json([ids, self.evidence]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def erase(
         earlier = [proof.erasure_id for proof in finished]
         if planned.plan.evidence and request.approved_by is None:
             raise SecondPersonNeededError(planned.plan, earlier)
-        if request.approved_by is not None and request.approved_ids != planned.plan.ids_sha256:
+        if request.approved_by is not None and not planned.plan.is_agreed(request.approved_ids):
             raise ChangedSinceRequestError(request.approved_ids or "", planned.plan.ids_sha256, earlier)
         journal.keep(store, planned.plan, folder)
         return carry_out(store, planned.plan, folder, recard, jobs)
@@ -113,7 +113,7 @@ def check_unchanged(store: Store, request: ErasureRequest, *, actor: str) -> Non
     planned = make_plan(store, request, actor)
     if planned is None:
         _before(store, request, folder)
-    elif planned.plan.ids_sha256 != request.approved_ids:
+    elif not planned.plan.is_agreed(request.approved_ids):
         raise ChangedSinceRequestError(request.approved_ids or "", planned.plan.ids_sha256)
 
 

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from medloop.knobs import RUN_NAME
 from medloop.train.configs.run_config import ContextConfig
 
+OPENING_WEIGHT = 9.0  # with replay_data, of a token that opens a sentence (train/examples/openings.py); 1 for the others
 REPAIR_STEPS = 300  # with 40, a small model did not even learn the corrections themselves (docs/log.md#repair)
 
 

@@ -20,7 +20,7 @@ from medloop.train.configs.preference_config import DPOConfig, KTOConfig
 from medloop.train.configs.reward_model_config import RewardModelConfig
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.configs.run_config import RunConfig
-from medloop.train.configs.sft_config import SFTConfig
+from medloop.train.configs.sft_config import OPENING_WEIGHT, SFTConfig
 from medloop.train.runs.inputs import preference_file, preference_files, prompt_files, sft_files
 from medloop.train.runs.run import TrainingRun, without_later
 
@@ -62,6 +62,8 @@ def _sft(config: SFTConfig, settings: Settings) -> dict[str, Any]:
     values, hashes = _continued(config, models, settings)
     if config.adapter is None:
         del values["adapter"]  # runs from before it was a setting keep their identity
+    if config.replay_data:
+        values["opening_weight"] = OPENING_WEIGHT  # no setting, but it decides what is learnt
     return _identity(values, models, sft_files(config, settings).items(), **hashes)
 
 

@@ -1,8 +1,9 @@
 """The folder of a training run, and the rules about names: the same run continues, another run of that name is refused.
 
 `jobs/train_sft-NAME/` holds `config.json` (identity and start), `metrics.jsonl` and `checkpoints/`. The identity of a run
-is its config, the hash of its base model and the hashes of its input files: two runs with the same identity have the
-same result, so a finished run is not repeated and a killed one is resumed. No torch until a checkpoint is opened.
+is its config (with what else decides its loss), the hash of its base model and the hashes of its input files: two runs with
+the same identity have the same result, so a finished run is not repeated and a killed one is resumed. No torch until a
+checkpoint is opened.
 """
 
 from __future__ import annotations
