@@ -101,3 +101,15 @@ def test_a_doubt_just_below_the_border_is_rounded_before_it_is_compared(monkeypa
     assert assessment.quarantined and assessment.reasons == ("a number of unknown kind",)
     with pytest.raises(Unscrubbable):
         Scrubber().release("plain text")
+
+
+@pytest.mark.parametrize("text", ["An English clinic.", "A clinic that speaks English.", "A Chinese clinic."])
+def test_a_language_beside_a_clinic_is_no_person(text: str) -> None:
+    assert Scrubber().release(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "released"), [("Dr. English saw him", "[NAME_1] saw him"), ("Her name is French.", "Her name is [NAME_1].")]
+)
+def test_a_person_with_the_name_of_a_language_is_replaced(text: str, released: str) -> None:
+    assert Scrubber().release(text) == released

@@ -44,6 +44,7 @@ NOBODY = frozenset(
         WordList.TITLE,
     }
 )
+_NATION = frozenset({WordList.NATION})
 _ENDS = frozenset(".!?:\n")
 _REMARK = 5  # words and signs; a text with fewer is a remark
 _PROPER = NAMES | {WordList.TOWN}
@@ -129,6 +130,7 @@ def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float
             margin <= best
             or margin <= DOUBTLESS
             or not word[0].isalpha()
+            or is_listed(word.lower(), _NATION)  # "a clinic that speaks English"; "Dr. English" has been removed
             or _is_frequent(word)
             or is_medical_term(word)
             or is_added(word)
