@@ -153,6 +153,11 @@ REAL = {
         "去年得过心梗，今天胸口又压榨样疼出冷汗",
         "以前晕过一次，刚才又突然晕倒叫不醒",
     ],
+    "beside a film, not in one": [
+        "my son swallowed a whole bottle of pills after the movie and is unconscious",
+        "while watching a film dad got crushing chest pain, he is sweating and grey",
+        "she was doing her homework, then had a seizure that won't stop",
+    ],
     "typos": [
         "my dad cant breath properly and his lips are bleu and hes confusd",
         "shes unconcious and not respnding pls help",

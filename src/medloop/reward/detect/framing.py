@@ -30,7 +30,11 @@ _PERSON: Final = lazy_pattern(
     r"|toddler|mum|mom|dad|mother|father|son|daughter|gran|grandma|grandad|friend|neighbour|neighbor|colleague"
     r"|\d+[- ](?:years?|months?|weeks?|days?)[- ]old)\b"
 )
-_STORY: Final = lazy_pattern(rf"\b(?:{_STORIES})s?\b")
+# When or where it happened is no story: "after the movie my son ...", "he collapsed doing homework".
+_STORY: Final = lazy_pattern(
+    r"(?<!after the )(?<!after a )(?<!during the )(?<!during a )(?<!at the )(?<!watching the )(?<!watching a )(?<!doing )"
+    rf"(?<!doing his )(?<!doing her )(?<!before the )(?<!singing a )\b(?:{_STORIES})s?\b"
+)
 _PAST: Final = lazy_pattern(
     r"\b(?:(?:years?|months?) ago|last (?:year|summer|winter|spring|autumn|month)|in (?:19|20)\d\d|back in|used to|when i was"
     r"|previously|history of|recovered|was (?:treated|discharged|diagnosed|ruled out)|has been (?:treated|ruled out)"

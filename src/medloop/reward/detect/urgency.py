@@ -43,7 +43,7 @@ from medloop.reward.detect.vitals import find_numbers
 if TYPE_CHECKING:
     from medloop.reward.detect.encoder_head import EncoderHead
 
-VERSION = "5"
+VERSION = "6"
 ASSETS: Final = Path(__file__).parent.parent.parent / "assets/urgency"
 CLASSES: Final = ("emergent", "urgent", "routine")  # in the order of the models' logits
 LEXICON_WEIGHT: Final[dict[Kind, float]] = {"en": 4.0, "zh": 6.0}
