@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import time
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from phi_batches import Row, batches
 from phi_corpus_zh import SOUNDS, Maker, Span, sentences
 from phi_names_zh import PET
 from torch import nn
+from train_phi_zh import frequent_codes
 
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese import names, network, second_network
@@ -119,15 +119,6 @@ class Net(nn.Module):
             new = torch.relu(layer(hidden)) * inside
             hidden = self.drop(new if not number else hidden + new)
         return self.last(hidden.transpose(1, 2))
-
-
-def frequent_codes(maker: Maker, count: int) -> np.ndarray:
-    """Codes of the characters that get an id to themselves: those that occur in at least three texts."""
-    counts = Counter(char for _ in range(count) for char in set(maker.text()[0]) if network.has_own_id(char))
-    for text in maker.carriers:
-        counts.update(set(text))
-    chars = sorted(char for char, times in counts.items() if times >= 3 and network.has_own_id(char))
-    return np.array([ord(char) for char in chars if ord(char) < 0x10000], dtype=np.uint16)
 
 
 def make_row(table: np.ndarray, text: str, spans: list[Span]) -> Row:

@@ -4,7 +4,7 @@ Three convolutions over characters, computed with numpy. The weights (assets/phi
 from sentences we generate and from real medical texts with made-up names put in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -85,19 +85,26 @@ class NameNetwork:
         hidden += self.biases[0]
         np.maximum(hidden, 0, out=hidden)
         hidden[count:] = 0
-        width = hidden.shape[1]
-        for (_, dilation), layer, bias in zip(LAYERS[1:], self.layers, self.biases[1:], strict=True):
-            wide = np.zeros((size + 2 * dilation, width), np.float32)
-            wide[dilation : dilation + size] = hidden
-            new = wide[:size].reshape(-1, block, width) @ layer[0]
-            new += wide[dilation : dilation + size].reshape(-1, block, width) @ layer[1]
-            new += wide[2 * dilation :].reshape(-1, block, width) @ layer[2]
-            new += bias
-            np.maximum(new, 0, out=new)
-            hidden += new.reshape(size, width)
-            hidden[count:] = 0
-        logits: Array = (hidden.reshape(-1, block, width) @ self.last).reshape(size, 3)[:count] + self.last_bias
+        add_layers(hidden, count, block, [dilation for _, dilation in LAYERS[1:]], self.layers, self.biases[1:])
+        logits: Array = (hidden.reshape(-1, block, hidden.shape[1]) @ self.last).reshape(size, 3)[:count] + self.last_bias
         return logits
+
+
+def add_layers(
+    hidden: Array, count: int, block: int, dilations: Sequence[int], layers: Sequence[Array], biases: Sequence[Array]
+) -> None:
+    """Add what each further layer makes of `hidden`, in place; rows from `count` on are padding and stay zero."""
+    size, width = hidden.shape
+    for dilation, layer, bias in zip(dilations, layers, biases, strict=True):
+        wide = np.zeros((size + 2 * dilation, width), np.float32)
+        wide[dilation : dilation + size] = hidden
+        new = wide[:size].reshape(-1, block, width) @ layer[0]
+        new += wide[dilation : dilation + size].reshape(-1, block, width) @ layer[1]
+        new += wide[2 * dilation :].reshape(-1, block, width) @ layer[2]
+        new += bias
+        np.maximum(new, 0, out=new)
+        hidden += new.reshape(size, width)
+        hidden[count:] = 0
 
 
 @lru_cache(maxsize=1)

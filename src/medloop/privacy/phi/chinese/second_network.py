@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medloop.privacy.phi import lists
-from medloop.privacy.phi.chinese.network import id_table, ids_of
+from medloop.privacy.phi.chinese.network import add_layers, id_table, ids_of
 from medloop.privacy.phi.chinese.words import GIVEN, blocked_words, ordinary_words, pair_groups, surnames
 
 Array = NDArray[Any]
@@ -163,18 +163,8 @@ class SecondNetwork:
         hidden += self.biases[0]
         np.maximum(hidden, 0, out=hidden)
         hidden[count:] = 0
-        channels = hidden.shape[1]
-        for (_, dilation), layer, bias in zip(LAYERS[1:], self.layers, self.biases[1:], strict=True):
-            wide = np.zeros((size + 2 * dilation, channels), np.float32)
-            wide[dilation : dilation + size] = hidden
-            new = wide[:size].reshape(-1, block, channels) @ layer[0]
-            new += wide[dilation : dilation + size].reshape(-1, block, channels) @ layer[1]
-            new += wide[2 * dilation :].reshape(-1, block, channels) @ layer[2]
-            new += bias
-            np.maximum(new, 0, out=new)
-            hidden += new.reshape(size, channels)
-            hidden[count:] = 0
-        logits: Array = (hidden.reshape(-1, block, channels) @ self.last).reshape(size, 3)[:count] + self.last_bias
+        add_layers(hidden, count, block, [dilation for _, dilation in LAYERS[1:]], self.layers, self.biases[1:])
+        logits: Array = (hidden.reshape(-1, block, hidden.shape[1]) @ self.last).reshape(size, 3)[:count] + self.last_bias
         return logits
 
 
