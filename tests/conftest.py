@@ -57,13 +57,26 @@ def freeze_libraries() -> None:
         _frozen_modules = len(sys.modules)
 
 
-@pytest.fixture(autouse=True)
-def own_umask() -> Iterator[None]:
-    """The command line sets the umask of its process; a test that runs it here must not change that of the others."""
-    umask = os.umask(0o077)
-    os.umask(umask)
-    yield
-    os.umask(umask)
+_umask = os.umask(0o077)
+os.umask(_umask)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Iterator[Any]:
+    """The command line sets the umask of its process; a fixture that runs it here, of whatever scope, must not set that of the others."""
+    try:
+        return (yield)
+    finally:
+        os.umask(_umask)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """The same for a test that runs the command line."""
+    try:
+        return (yield)
+    finally:
+        os.umask(_umask)
 
 
 class Ended(NamedTuple):

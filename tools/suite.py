@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 LIMIT = 20
-PARALLEL = ("-n", "2", "--dist", "worksteal")
+PARALLEL = ("-n", "3", "--dist", "worksteal")  # on two cores: tests wait for servers and processes for about a third of the time
 TESTS_FAILED = 1  # pytest's exit code for "tests ran, some failed"; all others but 0 mean that not everything ran
 
 
