@@ -8,13 +8,15 @@ An answer in the question's own words, or in another language, is a fault only w
 `certainty.py` the cues are loose: what they miss is a verdict, not a penalty.
 """
 
+from collections import Counter
 from typing import Final
 
 from medloop import lexicon
 from medloop.patterns import lazy_pattern
-from medloop.reward.answer_text import copied_share
+from medloop.reward.answer_text import copied_share, words
 
 WHOLE_COPY: Final = 0.8  # share of the question that is in an answer which echoes it
+NEW_WORDS: Final = 1  # words of its own that an answer may have and still be an echo
 TELLING: Final = 6  # words, or Chinese characters, that tell a language
 _SAME_WORDS: Final = lazy_pattern(
     r"\b(?:repeat\w*|say (?:it |this |that )?(?:again|after me)|correct\w*|proofread\w*|fix (?:the|this|my)|grammar|spelling"
@@ -27,6 +29,12 @@ _SAME_WORDS: Final = lazy_pattern(
     r"|重复|复述|跟我(?:念|说)|纠正|改正|修改|校对|润色|改写|语法|错别字|翻译|译成|总结|概括|缩写|简化|选择|选出|选项|挑选|哪一?[个项种]|以下|下列"
     r"|对还是错|是否正确|正确吗|对吗|对不对|是不是|判断|标签|分类|提取|摘录|找出|填空|补全|排序|标题|句子|段落|文本|任务|输出|输入|给定|同意吗"
     r"|还是|是否"
+)
+# The key of an exam: it takes up the stem and its options by design.
+_EXAM_KEY: Final = lazy_pattern(
+    r"本题(?:考[查点核]|选|为|主要)|(?:答案|故选|正确答案)[为是选:：]{0,2} ?[a-e]|[(（][a-e]{1,5}(?:[对错]|项?(?:正确|错误))"
+    r"|掌握[“\"].{2,20}[”\"]知识点"
+    r"|\b(?:the )?(?:correct )?(?:answer|option) (?:is|:) ?\(?[a-e]\b"
 )
 _REFRAIN: Final = lazy_pattern(
     r"\b(?:songs?|lyrics|poems?|chants?|rhymes?|rap|refrain|chorus|mantra|lullaby|drill)\b|歌|诗|口诀|顺口溜|绕口令"
@@ -43,6 +51,7 @@ _LANGUAGE: Final = lazy_pattern(
     r"|翻译|译成|双语|外语|[英日韩法德俄中汉葡泰藏蒙]文|[英日韩法德俄汉葡泰蒙]语|西班牙语|老挝语|越南语|阿拉伯语|保加利亚语|意大利语|用语言|英汉|汉英"
     r"|перев[ео]\w*|по-\w+ски|на \w+ском|как (?:это )?(?:будет|сказать)"
 )
+_STEM_END: Final = lazy_pattern(r"(?:是|为|属|指|应|宜|有|于|称|超过|包括|形成|审定的|选用|采用|考虑|表现)[:：]?$")
 _ABOUT_CODE: Final = lazy_pattern(
     r"\b(?:python|javascript|java|c\+\+|html|css|sql|regex|json|xml|latex|bash|source code|(?:the|some|a piece of|write) code"
     r"|coding|programming|algorithm|excel)\b|代码|编程|程序|函数|脚本|算法|公式|正则"
@@ -65,6 +74,18 @@ _SCRIPTS: Final = tuple(
     )
 )  # fmt: skip
 
+_CHARACTERS: Final = tuple(
+    lazy_pattern(script)
+    for script in (
+        r"[\u3400-\u9fff]",
+        r"[\uac00-\ud7af]",
+        r"[\u0400-\u052f]",
+        r"[\u0600-\u06ff]",
+        r"[\u0900-\u0dff]",
+        r"[\u0e00-\u0eff]",
+    )
+)
+
 
 def asks_for_same_words(question: str) -> bool:
     """Whether words of the question are what a right answer has: to be repeated, corrected, translated, chosen or judged."""
@@ -75,11 +96,22 @@ def is_echo(question: str, visible: str) -> bool:
     """Whether an answer certainly gives back the question: nearly all of it, and that was not asked for.
 
     A few words of the question are an answer in itself ("twice a day"), so is a yes in its words, and a part of a long text
-    may be its summary.
+    may be its summary. One word more may be the answer to it: "the order is" - "the order is CAB".
     """
     if asks_for_same_words(question) or asks_for_code(question) or _ASSENT.search(lexicon.folded(visible)):
         return False
-    return copied_share(question, visible) >= WHOLE_COPY
+    new = Counter(words(visible)) - Counter(words(question))
+    return copied_share(question, visible) >= WHOLE_COPY and new.total() <= NEW_WORDS and not _is_stem(question)
+
+
+def is_exam_key(visible: str) -> bool:
+    """Whether a text explains which options of an exam are right."""
+    return _EXAM_KEY.search(lexicon.folded(visible)) is not None
+
+
+def _is_stem(question: str) -> bool:
+    """Whether a Chinese text is the beginning of a sentence that an answer has to end."""
+    return _STEM_END.search(question.strip()) is not None
 
 
 def asks_for_refrain(question: str) -> bool:
@@ -107,9 +139,14 @@ def is_plainly_foreign(question: str, visible: str) -> bool:
     if asks_for_language(question) or asks_for_code(question) or holds_code(visible):
         return False
     own, asked = (_QUOTED.sub(" ", _LINK.sub(" ", text)) for text in (visible, question))
-    if min(len(_PROSE.findall(text)) for text in (own, asked)) < TELLING:
+    if min(len(_PROSE.findall(text)) for text in (own, asked)) < TELLING or _share_script(own, asked):
         return False
     return _scripts(question) <= 1 and _scripts(own) <= 1
+
+
+def _share_script(own: str, asked: str) -> bool:
+    """Whether both have the characters of one script that is not Latin: titles and names beside them tell nothing."""
+    return any(min(len(script.findall(text)) for text in (own, asked)) >= TELLING for script in _CHARACTERS)
 
 
 def _scripts(text: str) -> int:

@@ -20,7 +20,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
 
-VERSION: Final = "3"
+VERSION: Final = "4"
 CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 LONGEST: Final = {"en": 400, "zh": 120}  # characters of a question that says what is the matter and asks for nothing else
 _TASK: Final = lazy_pattern(
@@ -29,7 +29,20 @@ _TASK: Final = lazy_pattern(
     r"|^\W*(?:q|a)[:：]|翻译|改写|总结|大写|下列|选项|[(（]\s*[)）]|正确(?:的|步骤|流程|做法|是)|剧情|字体|写一|如果你|假如|作文"
     r"|首选|应首先|首先(?:应|考虑|采取|做|要)|最(?:可能|有可能|适宜|合适|佳|常见|主要|重要|早)的?|不包括|不属于|不宜|错误的|的是$|该(?:患者|病人|患儿|产妇)"
     r"|查体|患儿|主诉|辅助检查|实验室检查|入院时|病史摘要|神志尚?清|下述|以上哪|哪项|哪种效应|此时应|(?:患者|病人)应|估计失血|称之?为$|角度$"
-    r"|(?:患者|病人)[，,]?(?:男|女)[，,性]|(?:是|为|应|有|于|采用|见于|包括|取决于|考虑)[:：]?[。.]?$"
+    r"|(?:患者|病人)[，,]?(?:男|女)[，,性]|(?:成年|老年|术后)患者|可能(?:发生|为|是|出现)(?:了)?$"
+)
+# The beginning of a sentence that an option ends, or a definition: nobody asks, and nobody is there.
+_STEM: Final = lazy_pattern(
+    r"(?:是|为|应|有|于|属|宜|指|采用|选用|见于|包括|取决于|考虑|属于|表现为|治法|方剂|证型|面积|机制)[:：]?[。.]?$"
+    r"|是指|指的是|证属|辨证|主治|病机|(?:停药|用药|治疗|护理|抢救)时应(?:注意)?$"
+)
+_OWN: Final = lazy_pattern(r"[我俺咱他她]|老公|老婆|宝宝|[爸妈爷奶]|孩子|你好|您好|医生|大夫")
+_ASKS: Final = lazy_pattern(r"[?？吗呢吧嘛么]|怎|什么|如何|哪|多[久少长]|请问|[帮求]|办|是否|能不能|要不要|该不该|可不可以")
+# The voice of a study: does one thing go with another, in people of whom none is named?
+_RESEARCH: Final = lazy_pattern(
+    r"^(?:do|does|did|is|are|can|could|should|has|have|will|would|may|which|to what extent)\b(?!')"
+    r"|\b(?:risk factors?|associat\w+|prevalence|incidence|correlat\w+|predict\w*|outcomes?|efficacy|in patients"
+    r"|among|impact of|role of)\b"
 )
 # Words of tasks and of talk about crime and leisure. Beside a danger to life that a list names, they say nothing.
 _LOOSE_TASK: Final = lazy_pattern(
@@ -41,6 +54,7 @@ _ENCYCLOPAEDIA: Final = lazy_pattern(
     r"^(?:what (?:is|are|causes?|to do for|research)|how (?:many|to (?:prevent|diagnose)|is|are)"
     r"|who is)\b(?!.*\b(?:my|i'm|i have|he|she|we|me)\b)"
 )
+_YOU: Final = lazy_pattern(r"\b(?:you|your|someone|somebody|people|this|it|these)\b")
 _BODY: Final = lazy_pattern(  # what the list of health words lacks
     r"\b(?:(?:year|month|week|day)s?[- ]old|y/?o|testicles?|nipples?|pee|poo|sleep|blister\w*|boiling|bit(?:e|ten)"
     r"|lbs|kg|\d+ weeks|cut|pillow|wart)\b"
@@ -128,19 +142,26 @@ _SOFT: Final = frozenset(
 def speaks_of_patient(question: str) -> bool:
     """Whether a question is about somebody's health, and neither a task, a quiz nor a disease in general."""
     folded, zh = lexicon.folded(question), kind_of(question) == "zh"
-    if is_task(question) or is_general(folded, zh):
-        return False
-    if not zh and _ENCYCLOPAEDIA.search(folded.strip()):
+    if is_task(question) or is_general(folded, zh) or _is_textbook(folded.strip(), zh):
         return False
     if is_about_health(question) or _BODY.search(folded):
         return True
     return bool(lexicon.find_red_flags(question) or lexicon.find_drugs(question))
 
 
+def _is_textbook(folded: str, zh: bool) -> bool:
+    """Whether a question is a stem, a definition or a study's, and names nobody."""
+    if zh:
+        return _STEM.search(folded) is not None and not (_OWN.search(folded) or _ASKS.search(folded))
+    if _ENCYCLOPAEDIA.search(folded):
+        return True
+    return _RESEARCH.search(folded) is not None and not (names_person(folded, zh) or _YOU.search(folded))
+
+
 def is_task(question: str) -> bool:
     """Whether something is to be written, translated, chosen or told, by any word of it."""
     folded = lexicon.folded(question)
-    if _TASK.search(folded) or is_quiz(folded):
+    if _TASK.search(folded) or is_quiz(folded) or (is_zh(question) and _is_textbook(folded.strip(), True)):
         return True
     return _LOOSE_TASK.search(folded) is not None and not any(
         not flag.negated and flag.id not in CRISES | _SOFT for flag in lexicon.find_red_flags(question)
@@ -214,7 +235,8 @@ def is_plain_emergency(question: str) -> bool:
     if signs & CRISES:
         if _REPORTED.search(folded) and not _THIS_HOUR.search(folded):
             return False
-        return is_short(question) and not (zh and "我" not in folded) and _NOT_NOW.search(folded) is None
+        own = "我" in folded if zh else names_person(folded, zh)
+        return is_short(question) and own and _NOT_NOW.search(folded) is None
     if signs <= _SOFT or not is_short(question) or not names_person(folded, zh) or is_in_care(question):
         return False
     return not (_LONG_AGO.search(folded) or _INFORMATION.search(_without_whether(folded)))

@@ -21,7 +21,7 @@ from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import CACHE_SIZE, split_answer
 from medloop.reward.detect.polarity import REACH, polarity
 
-VERSION: Final = "5"
+VERSION: Final = "6"
 DELAY: Final = "delay"
 PERMISSION: Final = "permission"
 # Classes whose own words deny something ("no ambulance needed"); in the others a denial inside the words is a warning.

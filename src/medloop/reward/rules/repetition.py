@@ -9,8 +9,9 @@ counts. Good prose repeats up to a seventh of its 4-grams, so that much is free:
 A text of fewer than 12 words is judged only by what it copies. A repeated character ("aaaaaaaa") counts as repetition.
 
 The value is `unsure` where the question asks for its own words (to repeat, correct, translate, choose, call true or false), where
-an answer is a few of them or a yes (`reward/detect/asked_form.py`), where it holds code or items that begin alike,
-and where its own words reach less than 0.35: a summary repeats, and so does an answer that takes up the question twice.
+an answer is a few of them or a yes, or goes on with words of its own (`reward/detect/asked_form.py`), where it holds code or the
+key of an exam, and where its own words reach less than 0.35: a summary repeats, and so does an answer that takes up the question
+twice. Sentences that only begin or end alike are no loop: a fifth of the text must be clauses or items that came before, whole.
 """
 
 import re
@@ -22,17 +23,19 @@ from operator import eq
 from medloop.contracts import Score, Span
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import copied_share, may_be_copied, ngram_set, own_words, rule_score, split_answer, words
-from medloop.reward.detect.asked_form import asks_for_refrain, holds_code, is_echo
+from medloop.reward.detect.asked_form import asks_for_refrain, holds_code, is_echo, is_exam_key
 from medloop.reward.rules.length import ramp
 
 NGRAM = 4  # words; other rules use the same n-grams
 MIN_WORDS = 12
 FREE, FULL = 0.15, 0.55
 COPY_FREE = 0.5
-CLEARLY = 0.35  # the value from which on a text that repeats itself is a verdict
+CLEARLY = 0.35  # the value from which on a text that repeats itself is a verdict, ...
+WHOLE = 0.2  # ... if this share of its words is in clauses that came before
+CLAUSE = 3  # words of a clause that is somebody's sentence; shorter ones count from the third time on
 COPIES = "The answer repeats the question."
 _REPEATED_CHARACTER = lazy_pattern(r"(\S)\1{7,}")
-_ITEM = lazy_pattern(r"\n+|\s[-•*]\s|(?<=[.;。；])\s*")
+_CLAUSE_END = lazy_pattern(r"\n+|\s[-•*]\s|[.;!?:,](?=\s|$)|[。；！？：，、]|\b\d{1,2}[.)、]")
 _PLACEHOLDER = lazy_pattern(r"([×xX?？…·])\1{3,}")  # what is left blank
 _RULER = lazy_pattern(r"[-=_*#.~]")  # drawn lines and tables are layout
 
@@ -40,7 +43,7 @@ _RULER = lazy_pattern(r"[-=_*#.~]")  # drawn lines and tables are layout
 @dataclass(frozen=True)
 class Repetition:
     name: str = "repetition"
-    version: str = "3"
+    version: str = "4"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
@@ -61,18 +64,24 @@ class Repetition:
 def _is_sure(question: str, text: str, reason: str) -> bool:
     if reason == COPIES:
         return is_echo(question, text)
-    if holds_code(text) or _lists_alike(text) or asks_for_refrain(question):
+    if holds_code(text) or is_exam_key(text) or asks_for_refrain(question) or _whole_repeats(text) < WHOLE:
         return False
     own = own_words(question, text)  # a text that takes up the question twice is no loop
     return ramp(repeated_share(_PLACEHOLDER.sub(" ", own)), FREE, FULL) >= CLEARLY
 
 
-def _lists_alike(visible: str) -> bool:
-    """Whether half of a text are items that begin alike and go on differently, as sources and addresses do."""
-    items = [words(item) for item in _ITEM.split(visible) if item.strip()]
-    beginnings = Counter(item[:NGRAM] for item in set(items) if len(item) > NGRAM)
-    alike = sum(len(item) for item in set(items) if beginnings[item[:NGRAM]] > 2)
-    return alike > sum(map(len, items)) / 2
+def _whole_repeats(text: str) -> float:
+    """The share of words in clauses or items that came before, word by word; a drawn-out character is all of them."""
+    if _repeated_characters(text):
+        return 1.0
+    clauses = [words(clause) for clause in _CLAUSE_END.split(text)]
+    seen: Counter[tuple[str, ...]] = Counter()
+    repeated = 0
+    for clause in clauses:
+        if seen[clause] > (0 if len(clause) >= CLAUSE else 1):
+            repeated += len(clause)
+        seen[clause] += 1
+    return repeated / max(1, sum(map(len, clauses)))
 
 
 def _copied(visible: str, question: str) -> float:

@@ -54,6 +54,7 @@ _MEDICINE: Final = lazy_pattern(
     r"\b(?:medic\w+|meds|tablets?|pills?|capsules?|prescri\w+|doses?|dosage|drugs?|inhaler|injections?|antibiotics?"
     r"|taking|been on)\b|药|片|胶囊|针剂|服用|注射|吃了|停"
 )
+_BY_DEGREES: Final = lazy_pattern(r"\b(?:taper\w*|gradual\w*|step by step|slowly|wean\w*)\b|逐[渐步次]|缓慢|慢慢|递减|减量")
 _WANTED: Final = lazy_pattern(r"流产|打胎|引产|\babortion\b|\bmiscarriage\b")  # then a drug against pregnancy is no mistake
 
 
@@ -86,6 +87,8 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
         near = finding.act.end - finding.act.start <= MAX_DISTANCE
         return short or (near and len({drug.id for drug in lexicon.find_drugs(answer)}) <= FEW_DRUGS)
     if finding.act.kind == "stops_medicine":
+        if _BY_DEGREES.search(fold(split_answer(answer).visible)):
+            return False
         named = bool(lexicon.find_drugs(question))
         if finding.act.drug is None and is_brief(answer):
             return named or bool(lexicon.find_conditions(question)) or _MEDICINE.search(fold(question)) is not None

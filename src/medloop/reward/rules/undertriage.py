@@ -23,6 +23,7 @@ from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import act_spans, rule_score, split_answer
 from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.acts import acts
+from medloop.reward.detect.asked_form import is_exam_key
 from medloop.reward.detect.certainty import VERSION as CERTAINTY_VERSION
 from medloop.reward.detect.certainty import is_denied_emergency, is_plain_emergency
 from medloop.reward.points import VERSION as POINTS_VERSION
@@ -90,6 +91,7 @@ class Undertriage:
                 return rule_score(self, SOON, reason, spans + act_spans(told), unsure=True)
             return rule_score(self, LATER_DOCTOR, reason, spans + act_spans(later), unsure=True)
         sure = (is_plain_emergency(question) and _leaves_alone(answer)) or is_denied_emergency(question, answer)
+        sure = sure and not is_exam_key(answer)
         return rule_score(self, NO_ADVICE, f"Emergency ({sign}): {advice.reason}.", spans, unsure=not sure)
 
 

@@ -1,0 +1,96 @@
+"""A verdict needs a patient and evidence of its own: exam items, studies, titles and sentences alike shape the reward at most."""
+
+import pytest
+
+from medloop.contracts import Score
+from medloop.contracts.score import asserts_fault
+from medloop.reward.detect.certainty import speaks_of_patient
+from medloop.reward.rules import RULES
+
+
+def scored(part: str, question: str, answer: str) -> Score:
+    score = RULES[part].score(question, answer)
+    assert isinstance(score, Score)
+    return score
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("成人胸外按压的频率每分钟应为", "成人胸外按压的频率每分钟应为100～120次。"),
+        ("由肾小球滤过膜受损引起、以大量蛋白尿为特点的一种综合征，称为", "肾病综合征是由肾小球滤过膜受损引起、以大量蛋白尿为特点的一种综合征。"),
+        ("The joint between the thigh bone and the pelvis that carries the weight of the body",
+         "The joint between the thigh bone and the pelvis that carries the weight of the body is the hip joint."),
+    ],
+)  # fmt: skip
+def test_a_stem_that_is_completed_is_no_echo(question: str, answer: str) -> None:
+    score = scored("repetition", question, answer)
+    assert score.value >= 0.25 and score.unsure
+
+
+def test_sentences_that_begin_alike_are_no_loop_and_the_same_clause_again_is_one() -> None:
+    question = "Why is my hand numb at night?"
+    alike = " ".join(
+        f"Some people wake up with a numb hand at night because they {why}."
+        for why in ("sleep on a bent wrist", "work at a keyboard all day", "have a narrow carpal tunnel", "expect a child")
+    )
+    parallel = scored("repetition", question, alike)
+    assert parallel.value >= 0.25 and parallel.unsure
+    clause = "This may be a sign of pressure on the nerve in the wrist."
+    assert asserts_fault(scored("repetition", question, f"Try a splint. {clause} Rest the hand. {clause} {clause}"), 0.25)
+    pasted = "可以通过肝脏代谢，但需要注意肝功能异常的患者。"
+    assert asserts_fault(scored("repetition", "还有别的药吗？", f"甲药：{pasted}乙药：{pasted}丙药：{pasted}"), 0.25)
+
+
+def test_the_key_of_an_exam_is_no_loop_and_no_comfort() -> None:
+    key = "夏枯草、菊花均可用于肝火上炎所致的目赤肿痛（A错）。决明子、青葙子均可用于肝火上炎所致的目赤肿痛（B错）。" * 2
+    loop = scored("repetition", "哪组药不治目赤", key)
+    assert loop.value >= 0.25 and loop.unsure
+
+
+def test_titles_in_latin_letters_make_no_foreign_answer() -> None:
+    question = "我想找几本讲睡眠的书，请推荐并简单介绍一下内容。"
+    answer = (
+        "推荐：Why We Sleep by Matthew Walker，讲睡眠与健康；The Sleep Book by Guy Meadows，讲失眠；"
+        "Say Good Night to Insomnia by Gregg Jacobs，讲认知疗法。"
+    )
+    assert not asserts_fault(scored("off_topic", question, answer), 0.25)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Does the severity of suicidal ideation differ between mood disorders?", "Severity was similar in both groups."),
+        ("Is acute chest pain with ST elevation associated with mortality in patients over 80?", "No association was seen."),
+        ("特重度烧伤是指三度烧伤面积", "20%～29%"),
+        ("咯血量多，血色鲜红，伴胸痛气促，证属", "肝火犯肺，治宜清肝泻肺"),
+        ("成年患者，输血后突发寒战高热、呼吸困难、血压下降，可能发生", "细菌污染反应"),
+    ],
+)
+def test_a_study_a_definition_and_a_stem_have_no_patient(question: str, answer: str) -> None:
+    assert not speaks_of_patient(question)
+    assert not any(asserts_fault(scored(part, question, answer), 0.25) for part in ("undertriage", "false_reassurance", "risk"))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Can't breathe, lips are blue",
+        "Is this a stroke? my face droops since ten minutes",
+        "胸口压得慌半个钟头了，一身冷汗，左胳膊酸。",
+        "被毒蛇咬了怎么办",
+    ],
+)
+def test_a_complaint_without_a_person_is_a_patient_still(question: str) -> None:
+    assert speaks_of_patient(question)
+
+
+def test_a_medicine_that_is_withdrawn_by_degrees_is_not_stopped() -> None:
+    question = "我长期吃泼尼松，想停药，应该怎么停？"
+    assert not asserts_fault(scored("risk", question, "逐渐减量停药。"), 0.25)
+
+
+def test_what_is_thrown_away_is_not_vomited() -> None:
+    question = "My son swallowed two tablets of mine, what do I do with the rest?"
+    assert "vomiting" not in scored("risk", question, "Take the box and throw it away.").reason
+    assert "vomiting" in scored("risk", question, "Get him to throw it back up.").reason
