@@ -11,8 +11,10 @@ from medloop.evaluate.hacking import panel
 from medloop.jobs import queue
 from medloop.jobs.job_row import JobRow
 from medloop.reward import relevance
+from medloop.store.files import jsonl
 from medloop.teacher import component, usage
 from medloop.web import run_samples
+from medloop.web.pages import teacher as teacher_page
 from medloop.web.words import table
 
 ZH = {"Accept-Language": "zh"}
@@ -157,3 +159,41 @@ def test_what_the_teacher_cost_stands_by_job_and_by_day_on_pages_and_in_the_list
     assert "3 requests, 60 tokens, 0.7500 USD" in browse("engineer").get("/web/run").text
     assert "0.5000" in command_line("--home", settings.home, "jobs", "list").out
     assert "2 requests, 40 tokens, 0.5000 USD" in command_line("--home", settings.home, "jobs", "status", job_id).out
+    teacher = browse("engineer").get("/web/teacher")
+    assert (
+        teacher.status_code == 200
+        and "2 lines of the log cannot be read" in teacher.text
+        and "2026-01-01.jsonl:1" in teacher.text
+    )
+    assert "有 2 行无法读取" in browse("engineer").get("/web/teacher", headers=ZH).text
+    refused = command_line("--home", settings.home, "teacher", "usage")  # the table for the books leaves nothing out
+    assert refused.code == 3 and "2026-01-01.jsonl" in refused.err
+    used = {"calls": 1, "tokens": 20, "usd": 0.25}  # of what went into the model; the log has what was paid
+    with (settings.workspace.jobs / job_id / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"ts": "2026-02-03T12:30:00Z", "iter": 3, "phase": "METRICS", "extra": {"teacher": used}}) + "\n")
+    assert "Teacher in this run: 2 requests, 40 tokens, 0.5000 USD." in browse("engineer").get(f"/web/run?job={job_id}").text
+    assert "2 requests, 40 tokens, 0.5000 USD" in command_line("--home", settings.home, "jobs", "status", job_id).out
+
+
+def test_the_jobs_that_asked_last_stand_first(browse, settings, monkeypatch):
+    monkeypatch.setattr(teacher_page, "MOST", 2)
+    folder = settings.workspace.logs / "deepseek_teacher"
+    jobs = (("2026-01-01", "train_b"), ("2026-01-02", "train_a"), ("2026-01-02", "eval_x"), ("2026-01-03", "gate_y"))
+    for hour, (day, job) in enumerate(jobs):
+        row = {"model": "m", "template": "judge", "job": job, "cost": 0.1, "time": f"{day}T{hour:02}:00:00+00:00"}
+        jsonl.append(folder / f"{day}.jsonl", row)
+    page = browse("engineer").get("/web/teacher").text
+    assert "train_a" not in page and "train_b" not in page and page.index("gate_y") < page.index("eval_x")
+
+
+def test_days_that_are_over_are_read_once(tmp_path, monkeypatch):
+    reads, read = [], usage.jsonl.read
+    monkeypatch.setattr(usage.jsonl, "read", lambda path, skipped=None: reads.append(path.stem) or read(path, skipped=skipped))
+    row = {"model": "m", "template": "judge", "job": "j", "cost": 0.5}
+    jsonl.append(tmp_path / "2026-01-01.jsonl", row)
+    for count in (1, 2):
+        jsonl.append(tmp_path / "2026-01-02.jsonl", row)
+        for _ in range(2):
+            assert usage.by_job(tmp_path)["j"].usd == 0.5 + 0.5 * count
+            assert [line.requests for line in usage.totals(tmp_path)] == [1, count]
+    assert reads == ["2026-01-01", "2026-01-02", "2026-01-02"]

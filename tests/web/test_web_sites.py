@@ -168,9 +168,14 @@ def test_lists_over_http_have_the_records_of_the_site_and_ids_are_its_own(store,
     assert {row["feedback_id"] for row in listed["7"]} == {row["feedback_id"] for row in listed["bot"]}
     assert {row["feedback_id"] for row in listed["bot"]} == {"ward-7~fb_1", "ward-7~fb_2"}
     assert "user_query" in listed["7"][0] and "user_query" not in listed["bot"][0]
-    for foreign in ("ward-8~fb_1", "fb_1"):
-        assert running.get(f"/api/v1/rlhf/feedback/{foreign}", headers=bot).status_code == 404
-        assert foreign not in running.get("/api/v1/rlhf/export", headers=bot).text.replace("ward-7~fb_1", "")
+    assert running.get("/api/v1/rlhf/feedback/ward-8~fb_1", headers=bot).status_code == 404
+    exported = running.get("/api/v1/rlhf/export", headers=bot).text
+    assert "ward-7~fb_1" in exported and "fb_1" not in exported.replace("ward-7~fb_1", "")
+    for who, stored in ((bot, "ward-7~fb_1"), (main, "fb_1")):  # to read, too, by the client's own id
+        assert running.get("/api/v1/rlhf/feedback/fb_1", headers=who).json()["feedback_id"] == stored
+    assert running.get("/api/v1/rlhf/feedback/fb_2", headers=main).status_code == 404  # ward-7 alone has such an id
+    later = running.get("/api/v1/rlhf/feedback?order=oldest&after=fb_1", headers=seven)
+    assert [row["feedback_id"] for row in later.json()["items"]] == ["ward-7~fb_2"]
     by_site = {row.site: row for row in measure(store).sites}
     assert {name: (row.feedback, row.corrections) for name, row in by_site.items()} == {
         "main": (1, 0), "ward-7": (1, 2), "ward-8": (1, 0)
@@ -195,13 +200,34 @@ def test_an_admin_moves_users_and_who_comes_to_main_waits_for_a_second_admin(sto
     back = admin.post("/web/sites/assign", name="other", site="main")
     assert "waits for the approval of a second admin" in back.text and users.get_user(store, "other").waits
     assert any(row["action"] == "users.site" and row["detail"]["waits"] for row in audit.page(store, limit=5))
+    assert "belongs to the site now" in admin.post("/web/sites/assign", name="other", site="ward-7").text  # it was a slip
+    assert not users.get_user(store, "other").waits and audit.page(store, limit=1)[0]["detail"]["wait_ended"]
     key, warm = key_of(store, "admin"), key_of(store, "engineer")
     assert running.get("/api/v1/deploy", headers=warm).status_code != 401
     moved = running.post("/api/v1/sites/ward-9/users", json={"name": "engineer"}, headers=key)
     assert moved.status_code == 200 and moved.json()["site"] == "ward-9" and not moved.json()["waits"]
     assert running.get("/api/v1/deploy", headers=warm).status_code == 401  # what was known about the key is forgotten
     listed = running.get("/api/v1/sites", headers=key).json()["sites"]
-    assert [row["site"] for row in listed] == ["main", "ward-9"]
+    assert [row["site"] for row in listed] == ["main", "ward-7", "ward-9"]
+
+
+def test_a_move_ends_no_wait_but_that_of_a_move(store):
+    admin = users.get_user(store, "admin").user_id
+    new = users.add_user(store, "dr.new", "clinician", password=PASSWORD, actor=admin)
+
+    def waits(site: str) -> bool:
+        sites.assign(store, users.get_user(store, "dr.new"), site, actor=admin)
+        return users.get_user(store, "dr.new").waits
+
+    users.set_password(store, new, PASSWORD + "x", actor="cli")
+    assert [waits(site) for site in ("ward-7", "main", "ward-8")] == [True] * 3  # nobody has approved the clinician yet
+    users.approve_user(store, users.get_user(store, "dr.new"), actor="cli")
+    assert [waits(site) for site in ("ward-7", "main", "ward-8")] == [False, True, False]
+    assert waits("main")
+    users.set_password(store, new, PASSWORD + "y", actor=admin)  # another reason to wait
+    assert waits("ward-7")
+    users.change_user(store, users.get_user(store, "dr.new"), actor="cli", role="engineer")
+    assert [waits(site) for site in ("main", "ward-7")] == [False, False]
 
 
 def test_an_item_that_is_not_wholly_of_one_site_is_for_central_staff(store, browse, running, fill, wards):
@@ -229,5 +255,8 @@ def test_the_queue_over_http_gives_a_site_its_own_items_alone(store, running, wa
     key = key_of(store, "dr.ward-7")
     item = running.get("/api/v1/queue/next", headers=key).json()
     assert item["trace_id"] == wards["ward-7"].trace_id
-    assert running.post(f"/api/v1/queue/{item['item_id']}/skip", headers=key).status_code == 204
+    body = {"trace_id": item["trace_id"], "thumb": "up", "feedback_id": "fb_x"}
+    assert running.post("/api/v1/rlhf/feedback", json=body, headers=key).status_code == 201
+    done = running.post(f"/api/v1/queue/{item['item_id']}/done", json={"record_id": "fb_x"}, headers=key)
+    assert done.status_code == 200 and done.json()["state"] == "open"  # by the client's own id; a second rater is asked
     assert running.get("/api/v1/queue/next", headers=key).status_code == 204  # others have items left

@@ -22,7 +22,7 @@ from medloop.knobs import load_config, problem_list, read_yaml, set_pairs
 from medloop.loop.train import STAGES, prepare_stage
 from medloop.settings import Settings
 from medloop.teacher import usage
-from medloop.train.runs.teacher_use import TeacherUse, teacher_use
+from medloop.train.runs.teacher_use import paid_use
 
 jobs_app = typer.Typer(no_args_is_help=True, help="Training jobs: submit, watch, cancel, resume; they survive crashes.")
 LOGS = "deepseek_teacher"  # of the teacher's requests, in the folder of the logs
@@ -141,10 +141,8 @@ def status(job_id: JobId, json_: ui.AsJson = False) -> None:
     Example:  medloop jobs status train_20260203T120000Z
     """
     job = queue.status_of(job_id, ui.settings())
-    used = teacher_use(queue.metrics_of(job.job_id, ui.settings()))
     asked = usage.by_job(ui.settings().workspace.logs / LOGS).get(job.job_id)
-    if used is None and asked is not None:
-        used = TeacherUse(asked.requests, asked.tokens, round(asked.usd, 6))
+    used = paid_use(asked, queue.metrics_of(job.job_id, ui.settings()))
     if json_:
         ui.say_json(job_row.status_json(job) | ({} if used is None else {"teacher": used._asdict()}))
         return

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.store.files import jsonl
-from medloop.train.runs.teacher_use import TeacherUse, teacher_use
+from medloop.train.runs.teacher_use import Asked, TeacherUse, paid_use
 
 HELD_OUT = "held_out.jsonl"
 SHOWN = 3
@@ -38,7 +38,7 @@ class RunSamples(NamedTuple):
 
 
 class RunCost(NamedTuple):
-    """`teacher`: requests, tokens and dollars that were booked to this run; None where no teacher was asked."""
+    """`teacher`: requests, tokens and dollars that this run paid for; None where no teacher was asked."""
 
     minutes: float
     answers: int
@@ -85,8 +85,9 @@ def _rows(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[s
             shown += 1
 
 
-def cost_of(lines: Sequence[Mapping[str, Any]]) -> RunCost | None:
-    """From the first to the last line of the metrics, with the answers that were sampled and their tokens; pauses count, too."""
+def cost_of(lines: Sequence[Mapping[str, Any]], asked: Asked | None = None) -> RunCost | None:
+    """From the first to the last line of the metrics, with the answers that were sampled and their tokens; pauses count, too.
+    `asked`: what the teacher's log has of the run."""
     if not lines:
         return None
     times = [datetime.fromisoformat(str(line["ts"]).replace("Z", "+00:00")) for line in lines]
@@ -94,4 +95,4 @@ def cost_of(lines: Sequence[Mapping[str, Any]]) -> RunCost | None:
     summaries = [summary for extra in extras if "answers" in (summary := extra.get("held_out") or extra)]
     answers = sum(int(summary["answers"]) for summary in summaries)
     tokens = sum(int(summary["answers"]) * float(summary.get("length") or 0) for summary in summaries)
-    return RunCost((max(times) - min(times)).total_seconds() / 60, answers, round(tokens), teacher_use(lines))
+    return RunCost((max(times) - min(times)).total_seconds() / 60, answers, round(tokens), paid_use(asked, lines))

@@ -24,6 +24,7 @@ from medloop.contracts import AuditEvent, Contract, Correction, Feedback, Prefer
 from medloop.feedback import listing
 from medloop.feedback.listing import CorrectionFilter, FeedbackFilter, PreferenceFilter, Reader, RecordFilter
 from medloop.feedback.submit.bodies import Id
+from medloop.feedback.submit.site_ids import stored_id
 from medloop.store.records import annotation_tasks, incident_rows
 from medloop.store.records.write_request import NewRows, WriteRequest
 
@@ -83,9 +84,10 @@ async def _page(request: Request, caller: Caller, kind: type[Contract], query: A
     check_rate(request, caller)
     filter_type = next(cls for cls in type(query).__mro__ if issubclass(cls, RecordFilter) and not issubclass(cls, Paging))
     filters = filter_type(**query.model_dump(exclude=set(Paging.model_fields)))
+    store = store_of(request)
+    after = await run_in_threadpool(stored_id, store, query.after, caller.site, kind) if query.after else None
     page = await run_in_threadpool(
-        listing.list_records, store_of(request), kind, filters, reader(caller),
-        after=query.after, limit=query.limit, newest=query.order == "newest",
+        listing.list_records, store, kind, filters, reader(caller), after=after, limit=query.limit, newest=query.order == "newest"
     )  # fmt: skip
     event = listing.read_event(kind, reader(caller), page.items, "list")
     if event is not None:
@@ -95,7 +97,9 @@ async def _page(request: Request, caller: Caller, kind: type[Contract], query: A
 
 async def _record(request: Request, caller: Caller, kind: type[Contract], record_id: str) -> Response:
     check_rate(request, caller)
-    record = await run_in_threadpool(listing.get_record, store_of(request), kind, record_id, reader(caller))
+    store = store_of(request)
+    record_id = await run_in_threadpool(stored_id, store, record_id, caller.site, kind)
+    record = await run_in_threadpool(listing.get_record, store, kind, record_id, reader(caller))
     if record is None:
         raise NotFoundError("There is no such record", "Check its id")
     event = listing.read_event(kind, reader(caller), [record], "show")

@@ -13,10 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from medloop.api.deps import check_rate, store_of
 from medloop.api.limits import heavy_read
 from medloop.api.policy import Caller, allow
-from medloop.contracts import Message, utc_now
+from medloop.contracts import Correction, Feedback, Message, Preference, utc_now
 from medloop.feedback.insight.metrics import FeedbackMetrics, MetricsConfig, measure
 from medloop.feedback.insight.skill import measure_skill
 from medloop.feedback.review import queue
+from medloop.feedback.submit.site_ids import stored_id
 from medloop.feedback.trigger import check_trigger, trigger_config
 from medloop.jobs.retrain import pending_jobs
 from medloop.store.records.triggers import newest_trigger
@@ -132,7 +133,9 @@ def next_item(
 @router.post("/queue/{item_id}/done")
 def done(item_id: str, body: VerdictBody, request: Request, caller: Rater) -> ItemStateOut:
     """Name the record that is your verdict. 404: not your item; 409: it has gone to another rater."""
-    state = queue.finish(store_of(request), item_id, caller.user_id, body.record_id, site=caller.site)
+    store = store_of(request)
+    record_id = stored_id(store, body.record_id, caller.site, Feedback, Preference, Correction)
+    state = queue.finish(store, item_id, caller.user_id, record_id, site=caller.site)
     return ItemStateOut.model_validate({"item_id": item_id, "state": state})
 
 

@@ -10,6 +10,7 @@ central staff: they review, approve and read what all sites send. A user of any 
 reviews and reads what was answered and said at that site (site_items.py), so nothing that another site wrote.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -29,9 +30,10 @@ from medloop.store.records.site_rules import ASKERS as ASKERS
 from medloop.store.records.site_rules import check_role_at
 from medloop.store.records.users import User, end_access, second_admin
 from medloop.store.records.write_request import Json
-from medloop.store.tables import api_keys, record_sites, users
+from medloop.store.tables import api_keys, audit_log, record_sites, users
 
 SITE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
+MAY_WAIT = ("users.add", "users.change", "users.password", "users.approve", "users.site")  # lines that begin or end a wait
 
 
 @dataclass(frozen=True)
@@ -68,20 +70,37 @@ def check_mover(user: User, actor: str) -> None:
 def assign(store: Store, user: User, site: str, *, actor: str) -> int:
     """Move a user to a site. Their sessions and keys end, because they gain or lose what they may read; how many keys. Keys of
     programs of another site do not speak for them any more. Who comes to `main` from another site will read what all sites wrote:
-    where an admin of the service moves a clinician there, a second one approves it, as with a new clinician."""
+    where an admin of the service moves a clinician there, a second one approves it, as with a new clinician. A move away ends
+    such a wait, so that a slip can be undone; a wait for anything else (a new clinician, a new password) stays."""
     checked_site(site)
     check_role_at(user.name, user.role, site)
     with store.write() as conn:
         grants = site == DEFAULT_SITE and user.site != DEFAULT_SITE
         waiting = second_admin(conn, user.role, actor) if grants else None
-        values = {"site": site, **({"requested_by": waiting} if waiting else {})}
+        released = site != DEFAULT_SITE and _waits_for_a_move_alone(conn, user.user_id)
+        values = {"site": site, **({"requested_by": waiting} if waiting or released else {})}
         conn.execute(update(users).where(users.c.user_id == user.user_id).values(**values))
         keys = end_access(conn, user.user_id, actor)
         _end_speaking_for(conn, user.user_id, site, actor)
         detail: dict[str, str | int | float | bool] = {"name": user.name, "site": site, "keys_revoked": keys}
-        detail["waits"] = waiting is not None
+        detail |= {"waits": waiting is not None, **({"wait_ended": True} if released else {})}
         audit.append(conn, AuditEvent(actor=actor, action="users.site", subject=user.user_id, detail=detail))
     return keys
+
+
+def _waits_for_a_move_alone(conn: Connection, user_id: str) -> bool:
+    """Whether the user waits for a second admin, and only because they were moved to `main`. The log knows: since the line that
+    last let them in, nothing but moves asked for a second admin."""
+    if conn.execute(select(users.c.requested_by).where(users.c.user_id == user_id)).scalar() is None:
+        return False
+    mine = (audit_log.c.subject == user_id, audit_log.c.action.in_(MAY_WAIT))
+    for row in conn.execute(select(audit_log).where(*mine).order_by(audit_log.c.seq.desc())):
+        detail = json.loads(row.detail)
+        if detail.get("waits") and row.action != "users.site":
+            return False
+        if row.action in ("users.add", "users.approve") or "role" in detail or "wait_ended" in detail:
+            return True
+    return False
 
 
 def _end_speaking_for(conn: Connection, user_id: str, site: str, actor: str) -> None:

@@ -1,9 +1,13 @@
-"""What the teacher cost in one training run: from the metrics while it runs, from the model's folder when it is over."""
+"""What the teacher cost in one training run.
+
+What was paid for a job stands in the teacher's log, and every list and page shows that. The metrics of the run, and the table in
+the model's folder, have what went into the model: less, where a run that was killed asked again after its checkpoint.
+"""
 
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 USAGE_FILE = "teacher_usage.csv"  # one row for each step: step, calls, tokens, usd
 
@@ -15,6 +19,19 @@ class TeacherUse(NamedTuple):
 
     def sentence(self) -> str:
         return f"Teacher: {self.calls:,} requests, {self.tokens:,} tokens, {self.usd:.4f} USD"
+
+
+class Asked(Protocol):
+    """A sum of the teacher's log."""
+
+    requests: int
+    tokens: int
+    usd: float
+
+
+def paid_use(asked: Asked | None, lines: Sequence[Mapping[str, Any]]) -> TeacherUse | None:
+    """What a job cost by the log; by its metrics where the log has no line of it."""
+    return teacher_use(lines) if asked is None else TeacherUse(asked.requests, asked.tokens, round(asked.usd, 6))
 
 
 def teacher_use(lines: Sequence[Mapping[str, Any]]) -> TeacherUse | None:

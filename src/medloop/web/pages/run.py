@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -37,7 +38,7 @@ def run_page(request: Request, caller: RunReader, job: Annotated[str, Query(max_
     """The newest runs, and one of them: the named one, else the newest."""
     settings, t = settings_of(request), translator_of(request)
     jobs = queue.page(settings, limit=MAX_RUNS, pools=("train",)).jobs
-    logs = settings.workspace.logs / "deepseek_teacher"
+    logs = _teacher_log(settings)
     context: Row = {"jobs": jobs, "run": None, "asked": usage.by_job(logs), "today": usage.today(logs)}
     if job or jobs:
         context |= _moving(settings, job or jobs[0].job_id, t)
@@ -52,15 +53,19 @@ def run_live(request: Request, caller: RunReader, job: str) -> Response:
     return answer
 
 
+def _teacher_log(settings: Settings) -> Path:
+    return settings.workspace.logs / "deepseek_teacher"
+
+
 def _moving(settings: Settings, job: str, t: Translator) -> Row:
     status = queue.status_of(job, settings)
     if not status.job_id.startswith("train_"):
         raise unknown(status.job_id)
-    lines = queue.metrics_of(status.job_id, settings)
+    lines, asked = queue.metrics_of(status.job_id, settings), usage.by_job(_teacher_log(settings)).get(status.job_id)
     context: Row = {"run": status, "objective": status.objective, "alarms": _alarms(lines, t), "missing": _missing(lines, t)}
     context["notes"] = [_in_language(note, t) for note in (status.objective.notes if status.objective else ())]
     context["message"] = told(status.detail.message or "", t)
-    context |= {"samples": samples_of(settings.workspace.jobs / status.job_id), "cost": cost_of(lines)}
+    context |= {"samples": samples_of(settings.workspace.jobs / status.job_id), "cost": cost_of(lines, asked)}
     context["figures"] = [figure for draw in (_rewards, _kl, _weights) if (figure := draw(lines, t)) is not None]
     return context
 
