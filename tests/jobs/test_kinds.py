@@ -15,6 +15,7 @@ from medloop.jobs.kinds import DATA, KINDS, Kind, Pool
 from medloop.jobs.submit import submit_task
 from medloop.jobs.supervisor import Supervisor
 from medloop.loop.train import STAGES
+from medloop.teacher import usage
 
 REPORT = Kind("REPORT", lambda work: f"{work.request.config['n']} pages.", TaskRequest, DATA, frozenset(("keyboard",)))
 
@@ -34,6 +35,11 @@ def test_a_new_kind_is_one_entry_of_the_table(settings, monkeypatch):
     assert job_id.startswith("data_") and queue.status_of(job_id, settings).stage == "REPORT"
     ended = worker.work(job_id, settings)
     assert (ended.state, ended.reason) == ("succeeded", "3 pages.")
+
+
+def test_what_a_job_asks_the_teacher_is_booked_to_the_job(settings, monkeypatch):
+    job_id = file(settings, replace(REPORT, run=lambda work: usage.current_job().get("job")), monkeypatch)
+    assert worker.work(job_id, settings).reason == job_id and usage.current_job() == {}
 
 
 def test_a_new_pool_is_one_entry_and_does_not_wait_for_the_others(settings, monkeypatch):
