@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -287,6 +288,15 @@ def test_rows_beyond_the_rotary_tables_go_to_the_library(clinic, monkeypatch, ca
     card = train_preference(config(clinic), settings=clinic)
     assert card.update_backend == "mixed" and "more than 60 tokens" in card.update_note
     assert caplog.text.count("1.7 to 3 times slower") == 1
+
+
+def test_batches_that_are_only_read_are_not_counted(caplog):
+    path = FastPath("DPO", forward=SimpleNamespace(decoder=SimpleNamespace(max_positions=5)))
+    with torch.no_grad():  # the reference, an evaluation
+        assert path.takes([5]) and not path.takes([6]) and (path.backend, path.sentence) == (None, None)
+    assert path.takes([5]) and (path.backend, path.sentence) == ("fast", None)
+    assert not path.takes([6]) and path.backend == "mixed" and "more than 5 tokens" in path.sentence
+    assert caplog.text.count("more than 5 tokens") == 1
 
 
 def test_a_model_that_does_more_behind_its_output_layer_keeps_trl_s_way(clinic, tmp_path: Path, caplog):

@@ -20,6 +20,7 @@ from medloop.models.preference_model import open_preference_model
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_encoder
+from medloop.train import reward_model
 from medloop.train.examples.pairs import read_pairs, split_by_prompt
 from medloop.train.reward_model import RewardModelConfig, make_plan
 from medloop.train.runs.find_run import find_run
@@ -195,6 +196,14 @@ def test_a_finished_run_is_not_repeated_another_is_refused_a_damaged_one_named(s
         train_reward(config(settings), settings=settings)
     with pytest.raises(IntegrityError, match=r"scoring\.json"):
         open_classifier(settings.home / "models/reward/reward", settings)
+
+
+def test_a_run_that_ended_before_its_card_still_names_what_computed_its_updates(settings, preferences, monkeypatch):
+    with monkeypatch.context() as ended_early, pytest.raises(ZeroDivisionError):
+        ended_early.setattr(reward_model, "training_card", lambda *_, **__: 1 / 0)
+        train_reward(config(settings), settings=settings)
+    again = train_reward(config(settings), settings=settings)
+    assert again.update_backend == "fast" and again.update_note is None
 
 
 def train_in_child(settings: Settings, die_at: int | None = None, die_in: str | None = None) -> None:

@@ -21,6 +21,7 @@ from medloop.models.rollout.decode import FastDecoder
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256, verify_artifact
 from medloop.testing.models import tiny_model
+from medloop.train import sft
 from medloop.train.examples.sft_examples import IGNORED, encode_file
 from medloop.train.runs.find_run import find_run
 from medloop.train.sft import SFTConfig, make_plan
@@ -101,7 +102,10 @@ def captured_on_a_cpu(self, packed, num_items):
 def test_padded_batches_of_graphs_have_the_same_loss_curve_and_are_named(first_run, settings, monkeypatch):
     monkeypatch.setattr(sft_trainer.ResumableSFT, "_wants_fast", lambda self: True)
     monkeypatch.setattr(sft_trainer.ResumableSFT, "_captured_loss", captured_on_a_cpu)
-    assert train_sft(config(settings), settings=settings).update_backend == "graph"
+    with monkeypatch.context() as ended_early, pytest.raises(ZeroDivisionError):  # after the last checkpoint, before the card
+        ended_early.setattr(sft, "training_card", lambda *_, **__: 1 / 0)
+        train_sft(config(settings), settings=settings)
+    assert train_sft(config(settings), settings=settings).update_backend == "graph"  # of the whole run
     lines = [row for row in rows(settings.home / "models/lora/sft/metrics.jsonl") if row["phase"] == "TRAINING"]
     ways = [row["extra"]["backend"] for row in lines]
     assert ways == ["graph" if number % 10 else "fast" for number in range(len(lines))]  # every tenth step measures the accuracy

@@ -97,6 +97,9 @@ def test_a_stream_of_events_says_when_something_was_written(browse, store, setti
     mark = told.text.partition("id: ")[2].partition("\n")[0]
     assert re.fullmatch("[0-9a-f]{16}", mark) and live.change_mark(store, settings) not in told.text
     assert "event:" not in person.get("/web/events", headers={"Last-Event-ID": mark}).text
+    monkeypatch.setattr(live, "change_mark", lambda *_: "1-0")  # each session sees a change under another name: nobody can count
+    marks = [who.get("/web/events").text.partition("id: ")[2].partition("\n")[0] for who in (person, person, browse("auditor"))]
+    assert marks[0] == marks[1] != marks[2]
     assert "event: changed" not in person.get("/web/events").text  # nothing is known yet, so nothing has changed
     assert "<html" not in person.get("/web/loop").text and 'class="loop"' in person.get("/web/loop").text
     assert browse(None).get("/web/events", follow_redirects=False).status_code == 303

@@ -128,6 +128,12 @@ def test_what_was_stored_before_ids_had_a_site_is_not_stored_again(store, runnin
         assert running.post("/api/v1/rlhf/feedback", json=body, headers=key).json()["feedback_id"] == "fb_1"
     again = running.post("/api/v1/rlhf/feedback", json=body, headers=key)
     assert again.status_code == 200 and again.json()["feedback_id"] == "fb_1" and crud.count(store, Feedback) == 1
+    colleague = users.add_user(store, "dr.colleague", "clinician", password=PASSWORD, actor="test")
+    sites.assign(store, colleague, "ward-7", actor="test")
+    sites.assign(store, users.get_user(store, "dr.ward-7"), "ward-8", actor="test")
+    for name, site in (("dr.colleague", "ward-7"), ("dr.ward-7", "ward-8")):  # another sender's, and of the site that one left
+        sent = running.post("/api/v1/rlhf/feedback", json=body | {"trace_id": wards[site].trace_id}, headers=key_of(store, name))
+        assert sent.status_code == 201 and sent.json()["feedback_id"] == f"{site}~fb_1"
 
 
 def test_what_somebody_read_before_they_moved_is_gone(store, browse, wards):

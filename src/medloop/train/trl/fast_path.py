@@ -1,13 +1,14 @@
 """Our own forward pass (models/fast_forward.py) in TRL's trainers: opened where it agrees with the library, else a reason said.
 
-path = open_fast_path(model, args, "DPO", open_fast_forward)
+path = open_fast_path(model, args, "DPO", open_fast_forward, updates)    # counts batches that are learnt from, of the whole run
 path.backend                                # fast, library, or mixed: some batches had rows beyond the rotary tables
 path.sentence                               # why the library computed, and what it costs; None where it did not
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -26,33 +27,38 @@ class FastPath:
     stage: str
     forward: Any = None
     reason: str | None = None
-    fast_batches: int = 0
-    library_batches: int = 0
+    updates: Counter[str] = field(default_factory=Counter)  # batches that were learnt from: fast, library
+    told: bool = False
 
     @property
-    def backend(self) -> str:
-        return "library" if not self.fast_batches else "mixed" if self.library_batches else "fast"
+    def backend(self) -> str | None:
+        """What computed the updates; None where none was counted, as after a checkpoint of an older version."""
+        if self.forward is None or not self.updates:
+            return "library" if self.forward is None else None
+        return "mixed" if len(self.updates) > 1 else next(iter(self.updates))
 
     @property
     def sentence(self) -> str | None:
         if self.forward is None:
             return f"{self.stage} used the library's forward pass, {SLOWER}, because the fast one does not fit: {self.reason}."
-        if self.library_batches:
-            return (
-                f"{self.stage} used the library's forward pass, {SLOWER}, for batches with a row of more than "
-                f"{self.forward.decoder.max_positions:,} tokens."
-            )
-        return None
+        return self._beyond if self.updates["library"] else None
+
+    @property
+    def _beyond(self) -> str:
+        return (
+            f"{self.stage} used the library's forward pass, {SLOWER}, for batches with a row of more than "
+            f"{self.forward.decoder.max_positions:,} tokens."
+        )
 
     def takes(self, lengths: Sequence[int]) -> bool:
-        """Whether rows of these lengths are computed by the fast forward; counted, and the first refusal said."""
+        """Whether rows of these lengths are computed by the fast forward. Counted where they are learnt from, not where they are
+        only read, as for the reference and for evaluations; the first refusal is said."""
         fits = self.forward is not None and max(lengths) <= self.forward.decoder.max_positions
-        if fits:
-            self.fast_batches += 1
-        else:
-            self.library_batches += 1
-            if self.library_batches == 1 and self.forward is not None:
-                log.warning("%s", self.sentence)
+        if torch.is_grad_enabled():
+            self.updates["fast" if fits else "library"] += 1
+        if not fits and self.forward is not None and not self.told:
+            self.told = True
+            log.warning("%s", self._beyond)
         return fits
 
     def read_adapter(self) -> None:
@@ -72,9 +78,11 @@ def has_dropout(module: torch.nn.Module) -> bool:
     return (isinstance(module, torch.nn.Dropout) and module.p > 0) or (isinstance(inside, float) and inside > 0)
 
 
-def open_fast_path(model: Any, args: Any, stage: str, open_forward: Callable[[Any], Any]) -> FastPath:
+def open_fast_path(
+    model: Any, args: Any, stage: str, open_forward: Callable[[Any], Any], updates: Counter[str]
+) -> FastPath:  # fmt: skip
     """The fast forward pass of a LoRA without dropout whose activations may be kept; else the reason, with a warning."""
-    path = FastPath(stage, reason=_refused(model, args))
+    path = FastPath(stage, reason=_refused(model, args), updates=updates)
     if path.reason is None:
         try:
             path.forward = open_forward(model)

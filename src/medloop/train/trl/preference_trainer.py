@@ -61,14 +61,14 @@ class PreferenceTrainer(ResumableTrainer):
         return dataset
 
     @property
-    def backend(self) -> str:
-        """What computes log-probabilities: fast, mixed, direct or library."""
+    def backend(self) -> str | None:
+        """What computed log-probabilities that were learnt from: fast, mixed, direct or library; None: nothing was counted."""
         assert self.path is not None
         return "direct" if self.path.backend == "library" and self.direct else self.path.backend
 
     def _precompute_ref_logps(self, dataset: Dataset, name: str, batch_size: int) -> Dataset:
         if self.path is None:
-            self.path = open_fast_path(self.model, self.args, self.stage, open_fast_forward)
+            self.path = open_fast_path(self.model, self.args, self.stage, open_fast_forward, self.updates)
         with self._as_reference():
             for answers, column in self.columns.items():
                 if answers in dataset.column_names:

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ class ResumableTrainer:
         self, *args: Any, checkpoints: Path, checkpoint: Checkpoint | None, order: LengthGroupedSampler, **kwargs: Any
     ) -> None:
         self.checkpoints, self.checkpoint, self.order = checkpoints, checkpoint, order
+        # Batches of the whole run that were learnt from, by what computed them; a checkpoint has the count.
+        self.updates = Counter[str]({} if checkpoint is None else checkpoint.extra.get("updates", {}))
         self._parameters: int | None = None
         self._trained: list[Any] | None = None
         super().__init__(*args, **kwargs)
@@ -94,7 +97,7 @@ class ResumableTrainer:
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         state = json.dumps(dataclasses.asdict(self.state))
-        extra = {"tokens": self.tokens}
+        extra = {"tokens": self.tokens, "updates": dict(self.updates)}
         step = self.state.global_step
         save_checkpoint(self.checkpoints, step, weights, self.optimizer, self.lr_scheduler, extra, files={TRAINER_STATE: state})
 

@@ -27,11 +27,11 @@ class ResumableReward(ResumableTrainer, RewardTrainer):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.path = open_fast_path(self.model, self.args, "The reward model", open_fast_classifier)
+        self.path = open_fast_path(self.model, self.args, "The reward model", open_fast_classifier, self.updates)
 
     @property
-    def backend(self) -> str:
-        """What computes logits: fast, mixed or library."""
+    def backend(self) -> str | None:
+        """What computed logits that were learnt from: fast, mixed or library; None where nothing was counted."""
         return self.path.backend
 
     def compute_loss(

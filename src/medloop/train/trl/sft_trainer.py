@@ -87,7 +87,7 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
         """Of the whole run: graph where any batch was one, mixed where some rows were too long for `fast`."""
         if self.fast is None:
             return self.backend
-        return "mixed" if self.warned else "graph" if self.graph_share else "fast"
+        return "mixed" if self.updates["library"] else "graph" if self.updates["graph"] else "fast"
 
     @property
     def graph_share(self) -> float | None:
@@ -121,15 +121,20 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """As the trainer's, for `fast` without what one GPU does not need: modes of all modules, a padded copy of the batch."""
         packed = inputs.get(PACKED)
-        if packed is None or num_items_in_batch is None or self._is_beyond(packed.rows):
+        beyond = packed is not None and self._is_beyond(packed.rows)
+        if packed is None or num_items_in_batch is None or beyond:
+            if packed is not None:
+                self.updates["library" if beyond else "fast"] += 1
             return super().training_step(model, inputs, num_items_in_batch)  # type: ignore[no-any-return]
         if not self.model.training:
             self.model.train()
         self.batches, self.by_graph = self.batches + 1, False
         if self.state.global_step % ACCURACY_EVERY and (loss := self._captured_loss(packed, num_items_in_batch)) is not None:
             self.by_graph = True
+            self.updates["graph"] += 1
             self._total_train_tokens += len(packed.rows.tokens) + len(packed.rows.query_starts) - 1
             return loss
+        self.updates["fast"] += 1
         with self.compute_loss_context_manager():
             loss = self._fast_loss(packed, num_items_in_batch)
         loss.backward()  # type: ignore[no-untyped-call]
