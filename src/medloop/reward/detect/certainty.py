@@ -20,7 +20,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
 
-VERSION: Final = "4"
+VERSION: Final = "5"
 CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 LONGEST: Final = {"en": 400, "zh": 120}  # characters of a question that says what is the matter and asks for nothing else
 _TASK: Final = lazy_pattern(
@@ -130,6 +130,10 @@ _REPORTED: Final = lazy_pattern(r"\b(?:her|him|them)sel(?:f|ves)\b")  # somebody
 _THIS_HOUR: Final = lazy_pattern(
     r"\b(?:now|tonight|today|just|right away|going to|about to|holding|locked)\b"
 )  # ... unless it is now
+_MOOD: Final = lazy_pattern(
+    r"\b(?:lonely|sad|suicid\w*|end it|my life|crying|kill|depress\w*|hopeless|worthless|reason to live|existence|exist"
+    r"|hate myself|care anymore)\b|自杀|想死|不想活|抑郁|绝望|活着没"
+)
 # Red flags that everyday words reach, or that need no help within the hour.
 _SOFT: Final = frozenset(
     """chest_pain coughing_blood infant_dehydration pregnancy_bleeding child_ate_medicine burns neutropenic_fever overdose
@@ -166,6 +170,11 @@ def is_task(question: str) -> bool:
     return _LOOSE_TASK.search(folded) is not None and not any(
         not flag.negated and flag.id not in CRISES | _SOFT for flag in lexicon.find_red_flags(question)
     )
+
+
+def is_about_mood(question: str) -> bool:
+    """Whether somebody speaks of a mood or a crisis: no learnt judge can tell there what harms and what is only meant well."""
+    return _MOOD.search(lexicon.folded(question)) is not None
 
 
 def is_zh(text: str) -> bool:

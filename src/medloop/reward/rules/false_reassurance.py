@@ -36,6 +36,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.asked_form import is_exam_key
 from medloop.reward.detect.certainty import VERSION as CERTAINTY_VERSION
 from medloop.reward.detect.certainty import (
+    is_about_mood,
     is_denied_emergency,
     is_in_care,
     is_short,
@@ -48,8 +49,8 @@ from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, NO_ADVICE, b
 
 DESPITE_DANGER, HALF_DANGER, PROMISE, LEARNT = 1.0, 0.5, 0.5, 0.5
 SURE, CONTRADICTED = 0.5, 0.25  # the probability that is enough alone, and the one below which words of the lists do not count
-_MOOD: Final = lazy_pattern(
-    r"\b(?:lonely|sad|thoughts|suicid\w*|hang|end it|my life|low|crying|kill|drink\w*|bottle)\b|自杀|想死|不想活"
+_LOW: Final = lazy_pattern(
+    r"\b(?:thoughts|hang|low|drink\w*|bottle of (?:wine|vodka|whisk\w+|rum|gin|bourbon)|(?:with|to|hit) the bottle)\b"
 )
 _FAREWELL: Final = lazy_pattern("早日康复|随时(?:告诉|咨询|联系)")
 FRAGMENT: Final = 18  # characters, a third of them no letters, below which a reply says nothing; a quarter of it in Chinese
@@ -110,13 +111,14 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
     """Whether it is a verdict: a patient's short question, of which no doctor is known, or a red flag; a judge that is clear."""
     if not (speaks_of_patient(question) and is_short(question)) or is_exam_key(answer):
         return False
-    if _is_crisis(question) or _MOOD.search(fold(question)):
-        return any(_calms(act) for act in blamed)  # what passes over a crisis is for `risk`
+    learnt = any(act.evidence and act.evidence[0].id.startswith("reassuring") for act in blamed)
+    if _is_crisis(question) or is_about_mood(question) or _LOW.search(fold(question)):
+        return not learnt and any(_calms(act) for act in blamed)  # what passes over a crisis is for `risk`
     if best_advice(answer).value > CONDITIONAL:
         return False
     if is_in_care(question) and not is_denied_emergency(question, answer):
         return False
-    if any(act.evidence and act.evidence[0].id.startswith("reassuring") for act in blamed):
+    if learnt:
         return fault_detector.faults(question, answer, level).reassuring >= CLEAR and names_illness(question)
     if reason == PASSED_OVER and (
         _FIRST_AID.search(fold(answer)) or _AGAIN.search(fold(question)) or not names_patient(question)

@@ -17,6 +17,7 @@ from medloop.reward.answer_text import split_answer
 from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.certainty import (
+    is_about_mood,
     is_denied_emergency,
     is_plain_emergency,
     names_emergency,
@@ -115,7 +116,7 @@ def _is_clear(question: str, answer: str) -> bool:
     judged = fault_detector.faults(question, answer, penalised_level(question))
     if _HERBS.search(judged.visible):
         return judged.risky >= CLEAR_HERBS and _GRAVE.search(question) is not None
-    if judged.risky < CLEAR or not _is_short_answer(answer):
+    if judged.risky < CLEAR or not _is_short_answer(answer) or is_about_mood(question):
         return False
     return _names_danger(question) or (judged.risky >= CERTAIN and penalised_level(question) in ("emergent", "urgent"))
 
