@@ -10,7 +10,8 @@ from transformers import AutoModelForSequenceClassification, BertConfig, LlamaCo
 from medloop.models.fast_forward import open_fast_classifier
 from medloop.models.rollout.decode import UnsupportedModelError
 from medloop.testing.families import family_configs
-from medloop.train.trl.reward_trainer import pack_pairs
+from medloop.train.trl.fast_path import FastPath
+from medloop.train.trl.reward_trainer import ResumableReward, pack_pairs
 
 PROMPT = list(range(20, 40))
 CHOSEN = [[*PROMPT, 50, 51, 52], [*PROMPT, 9, 9, 9, 9, 8], [7, 8, 9], [60, 61]]
@@ -41,12 +42,14 @@ def gradients(model: Any, logits: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "mistral"])
 def test_logits_and_gradients_are_the_library_s(family: str) -> None:
     model = classifier(family_configs()[family])
-    forward, rows = open_fast_classifier(model), [*CHOSEN, *REJECTED]
+    rows = [*CHOSEN, *REJECTED]
     width = max(map(len, rows))
     ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-    library = model(input_ids=ids, attention_mask=(ids != 0).long()).logits
-    packed, last = pack_pairs(rows, torch.device("cpu"))
-    ours = model.get_base_model().score(forward(packed)[last])
+    trainer = object.__new__(ResumableReward)  # the forward pass alone, as training calls it
+    trainer.model, trainer.path = model, FastPath("The reward model", forward=open_fast_classifier(model))
+    inputs = {"input_ids": ids, "attention_mask": (ids != 0).long()}
+    library, ours = model(**inputs).logits, trainer._forward(**inputs).logits
+    assert trainer.backend == "fast"
     torch.testing.assert_close(ours, library, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(gradients(model, ours), gradients(model, library), atol=1e-4, rtol=1e-3)
 
