@@ -24,6 +24,8 @@ from medloop.train import reward_model
 from medloop.train.examples.pairs import read_pairs, split_by_prompt
 from medloop.train.reward_model import RewardModelConfig, make_plan
 from medloop.train.runs.find_run import find_run
+from medloop.train.trl import reward_trainer
+from medloop.train.trl.fast_path import FastPath
 
 ROOT = Path(__file__).parents[2]
 FILES = {
@@ -204,6 +206,17 @@ def test_a_run_that_ended_before_its_card_still_names_what_computed_its_updates(
         train_reward(config(settings), settings=settings)
     again = train_reward(config(settings), settings=settings)
     assert again.update_backend == "fast" and again.update_note is None
+    ours = losses(settings.home / "models/reward/reward")
+    monkeypatch.setattr(reward_trainer, "open_fast_path", lambda *_: FastPath("The reward model", reason="so"))
+    assert train_reward(config(settings, name="theirs"), settings=settings).update_backend == "library"
+    assert len(ours) > 5 and ours == pytest.approx(
+        losses(settings.home / "models/reward/theirs"), rel=1e-3
+    )  # whatever was learnt
+
+
+def losses(model: Path) -> list[float]:
+    lines = map(json.loads, (model / "metrics.jsonl").read_text().splitlines())
+    return [line["loss"] for line in lines if line["phase"] == "TRAINING"]
 
 
 def train_in_child(settings: Settings, die_at: int | None = None, die_in: str | None = None) -> None:
