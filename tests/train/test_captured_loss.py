@@ -6,6 +6,7 @@ Here a graph is a replay of the same operations, so everything but the capture i
 import logging
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,6 +70,15 @@ def test_padding_changes_neither_loss_nor_gradients(captured: CapturedLoss) -> N
     for parameter, theirs in zip(captured.trained, gradients, strict=True):
         torch.testing.assert_close(parameter.grad, 2 * theirs, rtol=1e-4, atol=1e-6)
     assert sum(float(gradient.abs().sum()) for gradient in gradients) > 0
+
+
+def test_every_row_of_padding_has_a_token(captured: CapturedLoss) -> None:
+    packed = pack_examples(EXAMPLES)
+    entry = captured.new_entry(GraphSize(tokens=512, predicted=128, longest=512, rows=16))
+    fill(entry, packed, None)
+    starts, own = entry.rows.query_starts.tolist(), packed.rows.query_starts.tolist()
+    assert starts[: len(own)] == own and starts[-1] == 512 and len(starts) == 17
+    assert all(end > start for start, end in pairwise(starts))
 
 
 def test_a_graph_adds_to_what_a_batch_without_one_has_left(captured: CapturedLoss) -> None:
