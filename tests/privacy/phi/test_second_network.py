@@ -21,16 +21,17 @@ def test_flags_say_what_the_lists_hold() -> None:
         )
         assert bool(flags[index] & 1 << 7) == begins
     assert flags[0] & 2 and flags[1] & 2  # 欧阳: a surname of two characters
-    assert flags[TEXT.index("氨")] & 1 << 9 and flags[TEXT.index("氨") + 1] & 1 << 10  # a term begins, and goes on
+    start = TEXT.index("氨氯地平")  # a term begins, and goes on to its end
+    assert flags[start] & 1 << 9 and all(flags[start + offset] & 1 << 10 for offset in (1, 2, 3))
 
 
 def test_a_long_text_is_seen_as_its_pieces_are() -> None:
-    network = second_network.load()
+    network, size = second_network.load(), len(TEXT)
     whole, _ = network.chances(TEXT * 200)
-    middle, _ = network.chances(TEXT * 5)
-    start, reach = 150 * len(TEXT), second_network.REACH
-    assert np.allclose(whole[start + 2 * len(TEXT) : start + 3 * len(TEXT)], middle[2 * len(TEXT) : 3 * len(TEXT)], atol=1e-4)
-    assert reach < 2 * len(TEXT)
+    middle, _ = network.chances(TEXT * 7)
+    start = second_network._PIECE // size * size  # the text that lies across the border of two pieces
+    assert start % second_network._PIECE and second_network.REACH < 2 * size
+    assert np.allclose(whole[start - size : start + 2 * size], middle[2 * size : 5 * size], atol=1e-4)
 
 
 def test_texts_of_one_character_and_of_no_word_are_read() -> None:
@@ -81,6 +82,8 @@ def test_an_eponym_where_a_patient_is_named_is_held(text: str) -> None:
     [
         "大姨妈来临时痛得很厉害",
         "青春期的痘痘怎么治",
+        "手术前请确保您已经与麻醉师进行了沟通。",
+        "您弟弟妹妹可能也有卵巢囊肿。",
         "Doctor: Nice. Where do you live?",
         "Hmmm, I don't know that one.",
         "Pain increasing to 10/10 during the night.",

@@ -112,6 +112,14 @@ def test_threads_get_the_vector_of_their_own_word(monkeypatch: pytest.MonkeyPatc
         assert chances == alone.chances([Token(0, len(word), word) for word in text])
 
 
+def test_a_word_is_known_once_its_vector_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers take no lock."""
+    shared, rows_of, known = network.WordNetwork(_weights()), network.rows_of, list[bool]()
+    monkeypatch.setattr(network, "rows_of", lambda word: known.append(word in shared._known[0]) or rows_of(word))
+    shared.chances([Token(0, 4, "fever"), Token(5, 9, "cough")])
+    assert known == [False, False] and set(shared._known[0]) == {"fever", "cough"}
+
+
 def _weights() -> dict[str, network.Array]:
     with (network.lists.FOLDER / "words_en.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
