@@ -20,7 +20,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
 
-VERSION: Final = "5"
+VERSION: Final = "6"
 CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 LONGEST: Final = {"en": 400, "zh": 120}  # characters of a question that says what is the matter and asks for nothing else
 _TASK: Final = lazy_pattern(
@@ -73,7 +73,8 @@ _IN_CARE: Final = lazy_pattern(
     r"\b(?:doctors?|dr|gp|nurses?|hospital|er|a&e|paramedics?|clinic) (?:\w+ ){0,2}(?:said|says|told|thinks?|thought|gave|put"
     r"|sent|checked|found|did|done|ran|examined|recommend\w*|suggest\w*|ruled|released|is treating)\b"
     r"|\b(?:saw|seen|seeing|visited|went to|been to|back from|came from|home from|took (?:\w+ ){1,3}to|admitted|taken (?:\w+ )?to"
-    r"|rushed (?:\w+ )?to|left|at|in|told|asked|according to) (?:\w+ ){0,2}(?:doctors?|gp|nurse|hospital|er|a&e|clinic)\b"
+    r"|rushed (?:\w+ )?to|left|(?<!work )(?<!works )(?<!working )(?:at|in)|told|asked|according to)"
+    r" (?:\w+ ){0,2}(?:doctors?|gp|nurse|hospital|er|a&e|clinic)\b(?! (?:car park|parking|entrance|door))"
     r"|\b(?:hospitali[sz]ed|scans?|mri|ct|ekg|ecg|x-?rays?|ultrasound|diagnos\w+|prescrib\w+|surgery|operation"
     r"|results?|tests?|blood work|treated|treatment|discharged|follow[- ]?up|therapist|psychiatrist|oncologist|healed"
     r"|antibiotics?|on (?:\w+ )?medication"
@@ -91,7 +92,7 @@ _IN_CARE: Final = lazy_pattern(
 _WHETHER: Final = lazy_pattern(
     r"\b(?:should|shall|ought|must|needs?|have to|has to|got to|want(?:s|ed)? to|do i|do we|can i|can we|could i|may i|whether"
     r"|if i|refus\w+|worth|or (?:call|go|see|take)|call|without|instead of|nearest|no|not|can't|cannot|don't|won't)\b[^.?!;,\n]*"
-    r"|(?:要不要|需不需要|用不用|该不该|是否|需要|应该|必须|[要用该得]|能不能|可不可以|不想|不肯|没有?|还没|来不及|离)"
+    r"|(?:要不要|需不需要|用不用|该不该|是否|需要|应该|必须|要(?!求)|用(?![药了过])|该(?![患病])|得(?![了到过的知病])|能不能|可不可以|不想|不肯|没有?|还没|来不及|离)"
     r"[^，,。；;？?！!\n]{0,6}(?:去|到|叫|找|看|送|上|打|做|住|有)?[^，,。；;？?！!\n]{0,4}(?:医院|医生|大夫|门诊|急诊|检查|住院|治疗|手术|打针|120)"
     r"[^，,。；;？?！!\n]*[？?]?"
 )
