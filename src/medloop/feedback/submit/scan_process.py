@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from medloop.feedback.submit.doubt import Doubt, doubt_about
+from medloop.feedback.submit.doubt import Doubt, doubt_about, doubts_about
 from medloop.isolation import isolated, python_command
 from medloop.privacy.phi import allowed
 
@@ -72,7 +72,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     for line in sys.stdin.buffer:
-        doubts = [doubt_about(texts) for texts in json.loads(line)]
+        doubts = doubts_about(json.loads(line))
         answers = [None if doubt is None else [doubt.value, list(doubt.reasons)] for doubt in doubts]
         sys.stdout.buffer.write(json.dumps(answers).encode() + b"\n")
         sys.stdout.buffer.flush()

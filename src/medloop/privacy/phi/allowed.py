@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from medloop.errors import ConfigError
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.english.name_words import WORD_NAMES
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import ChineseTerms, WordList
 from medloop.privacy.phi.normalize import fold
 from medloop.privacy.phi.spans import Span

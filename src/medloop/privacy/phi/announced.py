@@ -3,7 +3,7 @@
 # ruff: noqa: E501  patterns in long lines are easier to read than in pieces
 import re
 
-from medloop.patterns import lazy_pattern
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.normalize import MASK
 
 _ENGLISH = lazy_pattern(

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.chinese import places as chinese_places
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import NAMES, is_listed, lines
 from medloop.privacy.phi.normalize import MASK
 

@@ -1,9 +1,8 @@
 """Every identifier of a text: what patterns, check digits, the English tagger, the Chinese network and titles give away."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
-from medloop.patterns import lazy_pattern
-from medloop.privacy.phi import foreign_ids, mentions, term_names
+from medloop.privacy.phi import foreign_ids, guards, mentions, term_names
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import names as chinese_names
 from medloop.privacy.phi.chinese import places as chinese_places
@@ -13,6 +12,7 @@ from medloop.privacy.phi.english import placed_names, tagged_spans
 from medloop.privacy.phi.english import places as english_places
 from medloop.privacy.phi.english import titled_names as english_titles
 from medloop.privacy.phi.english import unusual as english_unusual
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.normalize import MASK, fold, remove_invisible
 from medloop.privacy.phi.numbers import MIN_DIGITS, find_numbers
 from medloop.privacy.phi.patterns import find_patterns
@@ -22,6 +22,7 @@ PLACEHOLDER = lazy_pattern(r"\[([A-Z]+)_(\d{1,9})\]")
 _DIGIT = lazy_pattern(r"\d")
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
 _LATIN = lazy_pattern(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
+_LOOKED_AHEAD, _MOST_AHEAD = 1000, 8000  # characters of a text and of all
 _LONG = 20_000  # characters; in a shorter text a placeholder is as long as it is written
 _PERSONAL = frozenset(("ID", "CARD", "PHONE", "RECORD", "EMAIL", "PLATE", "ADDRESS", "SSN"))  # beside these a name is likely
 
@@ -37,6 +38,7 @@ class PreparedText:
         self.plain = PLACEHOLDER.sub(lambda m: MASK * len(m[0]), folded) if self.masks else folded
         if self.masks and len(folded) > _LONG:
             self._shorten_masks()
+        guards.note(self.plain)
         check()
         self.formed = _find_forms(self.plain)
         check()
@@ -79,6 +81,16 @@ class PreparedText:
             if self._offsets is None
             else PhiSpan(self._offsets[start], self._offsets[end - 1] + 1, kind)
         )
+
+
+def look_ahead(texts: Iterable[str]) -> None:
+    """Do at once for all of these texts what costs less together; the short ones only, and not too many."""
+    folded, size = dict[str, None](), 0
+    for text in texts:
+        if len(text) <= _LOOKED_AHEAD and (size := size + len(text)) <= _MOST_AHEAD:
+            folded[fold(remove_invisible(text)[0])] = None
+    guards.note(*folded)
+    second_opinion.look_ahead(list(folded))
 
 
 def find(text: str, persons: Collection[str] = ()) -> list[PhiSpan]:

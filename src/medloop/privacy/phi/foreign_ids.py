@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from medloop.patterns import lazy_pattern
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.numbers import is_day, luhn
 from medloop.privacy.phi.spans import Span
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import combinations
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.english.titled_names import without_title
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.spans import Span
 
 _WORD = lazy_pattern(r"[^\W\d_]+")

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from medloop.patterns import lazy_pattern
+from medloop.privacy.phi.guards import lazy_pattern
 
 MASK = "\ue000"  # replaces each character of a placeholder: not a letter, not a digit, not a space
 
@@ -49,7 +49,7 @@ _INVISIBLE = lazy_pattern(
 
 def fold(text: str) -> str:
     """Full-width and foreign digits, unusual spaces and dashes, traditional characters in their plain form; offsets stay."""
-    return text.translate(_FOLD)
+    return text if text.isascii() else text.translate(_FOLD)
 
 
 def remove_invisible(text: str) -> tuple[str, list[int] | None]:
@@ -57,7 +57,7 @@ def remove_invisible(text: str) -> tuple[str, list[int] | None]:
 
     None instead of offsets where nothing was removed. A number with such characters between its digits looks whole to a reader.
     """
-    if not _INVISIBLE.search(text):
+    if text.isascii() or not _INVISIBLE.search(text):
         return text, None
     offsets = [offset for offset, char in enumerate(text) if not _INVISIBLE.match(char)]
     return "".join(text[offset] for offset in offsets), [*offsets, len(text)]

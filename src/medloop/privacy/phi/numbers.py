@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import date
 from typing import NamedTuple
 
-from medloop.patterns import lazy_pattern
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.spans import Span
 
 _WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)

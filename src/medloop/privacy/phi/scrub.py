@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import announced, disguised, mentions
 from medloop.privacy.phi.chinese import placed_names as chinese_placed
 from medloop.privacy.phi.chinese import slots, unusual
 from medloop.privacy.phi.english import placed_names, tagged_spans
 from medloop.privacy.phi.english import unusual as english_unusual
 from medloop.privacy.phi.find import PLACEHOLDER, PreparedText, find_in
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.normalize import fold, remove_invisible
 from medloop.privacy.phi.patterns.left_over import is_left_over
 from medloop.privacy.phi.spans import PhiSpan

@@ -8,10 +8,10 @@ less than a name that stays.
 import re
 from collections.abc import Iterator
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.allowed import is_illness
 from medloop.privacy.phi.english.name_words import SENTENCE_WORDS
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import ORDINARY, WordList, is_listed, tier
 from medloop.privacy.phi.normalize import MASK
 from medloop.privacy.phi.rules import Finder, spans_where

@@ -9,9 +9,9 @@ import json
 import math
 from functools import lru_cache
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese.cues import PERSON_WORD, RECORD
+from medloop.privacy.phi.guards import lazy_pattern
 
 SURE = 0.5  # from here a candidate is a name
 SURE_OF_WORD = 0.8  # the same for a word that begins with a surname

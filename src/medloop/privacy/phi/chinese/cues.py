@@ -1,7 +1,7 @@
 """Words beside a Chinese name: titles, roles, what persons do, and words of records."""
 
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
-from medloop.patterns import lazy_pattern
+from medloop.privacy.phi.guards import lazy_pattern
 
 TITLE = lazy_pattern(
     "医生|医师|大夫|主任|护士|先生|女士|小姐|教授|院长|阿姨|大爷|大妈|老师|药师|同志|奶奶|爷爷|叔叔|师傅|同学|警官|律师|经理|主治|小朋友|大娘|阿婆"

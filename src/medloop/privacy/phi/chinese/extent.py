@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.chinese.cues import BEHIND_SURNAME, SAYS, TITLE
 from medloop.privacy.phi.chinese.words import WORD_SURNAMES, is_given, is_pair, surname_length
+from medloop.privacy.phi.guards import lazy_pattern
 
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
 _INSIDE_NAME = lazy_pattern(r"[\u3400-\u9fff·•]")

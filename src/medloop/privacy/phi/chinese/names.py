@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import choice
 from medloop.privacy.phi.chinese.cues import (
@@ -25,7 +24,7 @@ from medloop.privacy.phi.chinese.cues import (
     WORD_ACROSS,
 )
 from medloop.privacy.phi.chinese.extent import BEFORE_SURNAME, FUNCTION, grow, opens
-from medloop.privacy.phi.chinese.network import NameNetwork, ids_of, load
+from medloop.privacy.phi.chinese.network import NameNetwork, load
 from medloop.privacy.phi.chinese.words import (
     LONGEST_WORD,
     blocked_words,
@@ -35,6 +34,7 @@ from medloop.privacy.phi.chinese.words import (
     ordinary_words,
     surname_length,
 )
+from medloop.privacy.phi.guards import lazy_pattern
 
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
 _HOT = -2.7  # the logit from which a character is looked at, a probability of about 0.06
@@ -71,8 +71,7 @@ def find(text: str, about_person: bool = False, network: NameNetwork | None = No
 
 def candidates(text: str, network: NameNetwork) -> list[tuple[int, int, float]]:
     """What the network takes for a name, if only perhaps: start, end and the highest probability."""
-    ids, offsets = ids_of(text, network.table)
-    logits = network.scores(ids)
+    offsets, logits = network.read(text)
     hot = (logits[:, 1:].max(axis=1) - logits[:, 0] >= _HOT).nonzero()[0].tolist()
     if not hot:
         return []

@@ -4,7 +4,7 @@ Three convolutions over characters, computed with numpy. The weights (assets/phi
 from sentences we generate and from real medical texts with made-up names put in.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -50,6 +50,34 @@ def ids_of(text: str, table: Array) -> tuple[Array, Array]:
     return ids[offsets], offsets
 
 
+class JoinedTexts:
+    """Several texts in one array of ids, so that a network reads all of them in one go."""
+
+    def __init__(self, texts: Sequence[str], table: Array, gap: int) -> None:
+        """`gap`: places between two texts, as many as the network looks aside in its further layers."""
+        self.texts, self.starts, position = texts, list[int](), 0
+        self.text = (_BETWEEN * gap).join(texts)
+        for text in texts:
+            self.starts.append(position)
+            position += len(text) + gap
+        self.ids, self.offsets = ids_of(self.text, table)
+        is_blank = np.ones(len(self.text), bool)
+        for start, text in zip(self.starts, texts, strict=True):
+            is_blank[start : start + len(text)] = False
+        self.blank = is_blank[self.offsets].nonzero()[0]
+        self.ids[self.blank] = 0
+
+    def places(self) -> Iterator[tuple[str, slice, Array]]:
+        """Each text, where its ids are, and their offsets in it."""
+        ends = [start + len(text) for start, text in zip(self.starts, self.texts, strict=True)]
+        firsts, lasts = np.searchsorted(self.offsets, self.starts).tolist(), np.searchsorted(self.offsets, ends).tolist()
+        for text, start, first, last in zip(self.texts, self.starts, firsts, lasts, strict=True):
+            yield text, slice(first, last), self.offsets[first:last] - start
+
+
+_BETWEEN = "\uffff"  # no character: it has no id to itself and is not joined to its neighbours
+
+
 class NameNetwork:
     def __init__(self, weights: Mapping[str, Array]) -> None:
         floats = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items() if name != "codes"}
@@ -59,6 +87,21 @@ class NameNetwork:
         self.layers = [floats[f"layer{number}"] for number in range(1, len(LAYERS))]
         self.biases = [floats[f"bias{number}"] for number in range(len(LAYERS))]
         self.last, self.last_bias = floats["last"], floats["last_bias"]
+        self._ahead: dict[str, tuple[Array, Array]] = {}
+
+    def look_ahead(self, texts: Sequence[str]) -> None:
+        """Read these short texts together; until the next ones, `read` knows them."""
+        joined = JoinedTexts(texts, self.table, LAYERS[-1][1])
+        logits = self._scores(joined.ids, joined.blank)
+        self._ahead = {text: (offsets, logits[place]) for text, place, offsets in joined.places()}
+
+    def read(self, text: str) -> tuple[Array, Array]:
+        """The offsets of the ids of a folded text, and their `scores`."""
+        known = self._ahead.get(text)
+        if known is not None:
+            return known
+        ids, offsets = ids_of(text, self.table)
+        return offsets, self.scores(ids)
 
     def scores(self, ids: Array) -> Array:
         """For each id the logits of being outside a name, beginning one, or continuing one: (T,) -> (T, 3)."""
@@ -71,11 +114,13 @@ class NameNetwork:
             pieces.append(piece[before : before + _PIECE])
         return np.concatenate(pieces)
 
-    def _scores(self, ids: Array) -> Array:
+    def _scores(self, ids: Array, blank: Array | None = None) -> Array:
+        """`blank`: places between texts."""
         count = len(ids)
         # Products of at most _BLOCK rows: larger ones wake the threads of the BLAS, which costs more than it saves.
-        block = min(count, _BLOCK)
-        size = -(-count // block) * block
+        blocks = -(-count // _BLOCK)
+        block = -(-count // blocks)
+        size = blocks * block
         beside = LAYERS[0][0] // 2
         padded = np.zeros(size + 2 * beside, np.int32)
         padded[beside : beside + count] = ids
@@ -84,16 +129,21 @@ class NameNetwork:
             hidden += self.first[offset].take(padded[offset : offset + size], axis=0)
         hidden += self.biases[0]
         np.maximum(hidden, 0, out=hidden)
-        hidden[count:] = 0
-        add_layers(hidden, count, block, [dilation for _, dilation in LAYERS[1:]], self.layers, self.biases[1:])
+        outside = outside_of(count, size, blank)
+        hidden[outside] = 0
+        add_layers(hidden, outside, block, [dilation for _, dilation in LAYERS[1:]], self.layers, self.biases[1:])
         logits: Array = (hidden.reshape(-1, block, hidden.shape[1]) @ self.last).reshape(size, 3)[:count] + self.last_bias
         return logits
 
 
+def outside_of(count: int, size: int, blank: Array | None) -> slice | Array:
+    return slice(count, size) if blank is None else np.concatenate([blank, np.arange(count, size)])
+
+
 def add_layers(
-    hidden: Array, count: int, block: int, dilations: Sequence[int], layers: Sequence[Array], biases: Sequence[Array]
+    hidden: Array, outside: slice | Array, block: int, dilations: Sequence[int], layers: Sequence[Array], biases: Sequence[Array]
 ) -> None:
-    """Add what each further layer makes of `hidden`, in place; rows from `count` on are padding and stay zero."""
+    """Add what each further layer makes of `hidden`, in place; rows `outside` are padding and stay zero."""
     size, width = hidden.shape
     for dilation, layer, bias in zip(dilations, layers, biases, strict=True):
         wide = np.zeros((size + 2 * dilation, width), np.float32)
@@ -104,7 +154,7 @@ def add_layers(
         new += bias
         np.maximum(new, 0, out=new)
         hidden += new.reshape(size, width)
-        hidden[count:] = 0
+        hidden[outside] = 0
 
 
 @lru_cache(maxsize=1)

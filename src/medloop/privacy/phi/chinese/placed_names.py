@@ -6,7 +6,6 @@
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
 from collections.abc import Iterator
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese.slots import first_character
@@ -19,6 +18,7 @@ from medloop.privacy.phi.chinese.words import (
     surname_length,
     surnames,
 )
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import ORDINARY, medical_words, tier
 from medloop.privacy.phi.rules import Finder, spans_where
 

@@ -3,8 +3,8 @@
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
 from collections.abc import Iterator
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.rules import Finder
 from medloop.privacy.phi.spans import Span
 

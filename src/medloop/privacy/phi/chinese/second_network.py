@@ -5,7 +5,7 @@ none. This one sees sixteen characters to each side, and of each whether it is a
 a word or a term. The weights (assets/phi/hanzi_second.npz) are learned by tools/train_phi_second.py.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medloop.privacy.phi import lists
-from medloop.privacy.phi.chinese.network import add_layers, id_table, ids_of
+from medloop.privacy.phi.chinese.network import JoinedTexts, add_layers, id_table, ids_of, outside_of
 from medloop.privacy.phi.chinese.words import GIVEN, blocked_words, ordinary_words, pair_groups, surnames
 
 Array = NDArray[Any]
@@ -130,9 +130,21 @@ class SecondNetwork:
         self.layers = [floats[f"layer{number}"] for number in range(1, len(LAYERS))]
         self.biases = [floats[f"bias{number}"] for number in range(len(LAYERS))]
         self.last, self.last_bias = floats["last"], floats["last_bias"]
+        self._ahead: dict[str, tuple[Array, Array]] = {}
+
+    def look_ahead(self, texts: Sequence[str]) -> None:
+        """Read these short texts together; until the next ones, `chances` knows them."""
+        joined = JoinedTexts(texts, self.table, LAYERS[-1][1])
+        flags = flags_of(joined.text)[joined.offsets]
+        flags[joined.blank] = 0
+        shares = _shares(self._logits(joined.ids, flags, joined.blank))
+        self._ahead = {text: _by_character(text, offsets, shares[place]) for text, place, offsets in joined.places()}
 
     def chances(self, text: str) -> tuple[Array, Array]:
         """For each character of a folded text how likely it is part of a name, and how likely it begins one."""
+        known = self._ahead.get(text)
+        if known is not None:
+            return known
         ids, offsets = ids_of(text, self.table)
         flags = flags_of(text)[offsets]
         pieces = []
@@ -140,18 +152,15 @@ class SecondNetwork:
             before = min(start, REACH)
             piece = slice(start - before, start + _PIECE + REACH)
             pieces.append(self._logits(ids[piece], flags[piece])[before : before + _PIECE])
-        logits = np.concatenate(pieces)
-        logits -= logits.max(axis=1, keepdims=True)
-        np.exp(logits, out=logits)
-        logits /= logits.sum(axis=1, keepdims=True)
-        inside, begins = np.zeros(len(text), np.float32), np.zeros(len(text), np.float32)
-        inside[offsets], begins[offsets] = 1 - logits[:, 0], logits[:, 1]
-        return inside, begins
+        return _by_character(text, offsets, _shares(np.concatenate(pieces)))
 
-    def _logits(self, ids: Array, flags: Array) -> Array:
+    def _logits(self, ids: Array, flags: Array, blank: Array | None = None) -> Array:
+        """`blank`: places between texts."""
         count = len(ids)
-        block = min(count, _BLOCK)  # larger products wake the threads of the BLAS
-        size = -(-count // block) * block
+        # Products of at most _BLOCK rows: larger ones wake the threads of the BLAS, which costs more than it saves.
+        blocks = -(-count // _BLOCK)
+        block = -(-count // blocks)
+        size = blocks * block
         width, beside = LAYERS[0][0], LAYERS[0][0] // 2
         padded, padded_flags = np.zeros(size + 2 * beside, np.int32), np.zeros(size + 2 * beside, np.int32)
         padded[beside : beside + count], padded_flags[beside : beside + count] = ids, flags
@@ -162,10 +171,24 @@ class SecondNetwork:
             hidden += self.flags[offset].take(padded_flags[offset : offset + size], axis=0)
         hidden += self.biases[0]
         np.maximum(hidden, 0, out=hidden)
-        hidden[count:] = 0
-        add_layers(hidden, count, block, [dilation for _, dilation in LAYERS[1:]], self.layers, self.biases[1:])
+        outside = outside_of(count, size, blank)
+        hidden[outside] = 0
+        add_layers(hidden, outside, block, [dilation for _, dilation in LAYERS[1:]], self.layers, self.biases[1:])
         logits: Array = (hidden.reshape(-1, block, hidden.shape[1]) @ self.last).reshape(size, 3)[:count] + self.last_bias
         return logits
+
+
+def _shares(logits: Array) -> Array:
+    logits -= logits.max(axis=1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=1, keepdims=True)
+    return logits
+
+
+def _by_character(text: str, offsets: Array, shares: Array) -> tuple[Array, Array]:
+    inside, begins = np.zeros(len(text), np.float32), np.zeros(len(text), np.float32)
+    inside[offsets], begins[offsets] = 1 - shares[:, 0], shares[:, 1]
+    return inside, begins
 
 
 @lru_cache(maxsize=1)

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese.pinyin import PINYIN_SURNAMES, count_syllables
 from medloop.privacy.phi.chinese.words import is_given, is_pair, is_seen, ordinary_words, surname_length
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.normalize import MASK
 from medloop.privacy.phi.rules import Finder, spans_where
 

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese import placed_names, slots, unusual
 from medloop.privacy.phi.chinese.second_opinion import SecondOpinion
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
 

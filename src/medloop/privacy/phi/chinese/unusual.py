@@ -4,7 +4,6 @@
 import re
 from collections.abc import Iterator
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese.pinyin import PINYIN_SURNAMES, count_syllables
@@ -19,6 +18,7 @@ from medloop.privacy.phi.chinese.words import (
     ordinary_words,
     surname_length,
 )
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import NAMES, ORDINARY, is_listed, medical_words, tier
 from medloop.privacy.phi.rules import Finder, spans_where
 

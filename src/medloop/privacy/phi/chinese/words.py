@@ -3,8 +3,8 @@
 # ruff: noqa: E501  lists in long lines are easier to read than in pieces
 from functools import lru_cache
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
+from medloop.privacy.phi.guards import lazy_pattern
 
 # Surnames that the network hardly knows, and those that are mostly another word: these count only before a given name.
 RARE_SURNAMES = "阚楼逄亓衣郏缑苌琚隗鄂粘邴乜弓展厍覃朴佴钭蓟莘郦郤殳夔毋蒯暨尕桓贲於汲"

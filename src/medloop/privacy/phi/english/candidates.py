@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.english.name_words import SELDOM_NAMES, SHORT_NAMES, WORD_NAMES, is_plain
 from medloop.privacy.phi.english.places import is_department
 from medloop.privacy.phi.english.tagger import Token
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import COMMON, UNLISTED, WordList, tier
 
 TITLES = frozenset("mr mrs ms miss mx dr prof professor doctor sir madam".split())

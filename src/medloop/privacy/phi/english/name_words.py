@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from medloop.patterns import lazy_pattern
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import (
     FREQUENT,
     NAMES,

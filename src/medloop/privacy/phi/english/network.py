@@ -93,14 +93,16 @@ class WordNetwork:
             return []
         hidden = self._vectors_of([token.word for token in tokens])
         count = len(hidden)
-        size = -(-count // _BLOCK) * _BLOCK
+        blocks = -(-count // _BLOCK)
+        block = -(-count // blocks)
+        size = blocks * block
         for number, ((width, dilation), layer, bias) in enumerate(zip(LAYERS, self.layers, self.biases, strict=True)):
             beside = dilation * (width // 2)
             wide = np.zeros((size + 2 * beside, hidden.shape[1]), np.float32)
             wide[beside : beside + count] = hidden
-            new = np.zeros((size // _BLOCK, _BLOCK, layer.shape[2]), np.float32)
+            new = np.zeros((blocks, block, layer.shape[2]), np.float32)
             for offset in range(width):
-                new += wide[offset * dilation : offset * dilation + size].reshape(-1, _BLOCK, hidden.shape[1]) @ layer[offset]
+                new += wide[offset * dilation : offset * dilation + size].reshape(-1, block, hidden.shape[1]) @ layer[offset]
             new = np.maximum(new.reshape(size, -1)[:count] + bias, 0)
             hidden = hidden + new if number else new
         logits = hidden @ self.last[:, 0] + self.last_bias[0]

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_added
 from medloop.privacy.phi.english import network, tagger
 from medloop.privacy.phi.english.name_words import WORD_NAMES, is_plain
 from medloop.privacy.phi.english.tagged_spans import NOBODY, LatinPart, TaggedPart, is_medical_term
 from medloop.privacy.phi.english.tagger import LetterCase, Token
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import ALSO_NAME, FREQUENT, NAMES, is_listed, tier
 from medloop.privacy.phi.spans import Span
 
@@ -34,11 +34,13 @@ def find(tagged: Iterable[TaggedPart]) -> tuple[list[Span], float]:
     """The names, and how likely the best of the words that are left is one."""
     spans, best = list[Span](), 0.0
     for part, _, _ in tagged:
+        is_mixed, is_long = tagger.case_of(part.text) == LetterCase.MIXED, len(part.tokens) > _NOTE
+        if not any(_may_name(token.word, is_mixed, is_long) for token in part.tokens):
+            continue
         chances = network.load().chances(part.tokens)
         if max(chances, default=0.0) < DOUBTFUL:
             continue
         chances = _without_foreign(part.tokens, chances)
-        is_mixed, is_long = tagger.case_of(part.text) == LetterCase.MIXED, len(part.tokens) > _NOTE
         last = -1
         for index, (token, chance) in enumerate(zip(part.tokens, chances, strict=True)):
             if index <= last or chance < DOUBTFUL or not _may_name(token.word, is_mixed, is_long):

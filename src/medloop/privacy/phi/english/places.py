@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from medloop.patterns import lazy_pattern
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import WordList, is_listed
 from medloop.privacy.phi.rules import Finder
 from medloop.privacy.phi.spans import Span

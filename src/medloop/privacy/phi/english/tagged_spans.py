@@ -6,12 +6,12 @@ from functools import lru_cache
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_added
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_word_phi
 from medloop.privacy.phi.english.name_words import SELDOM_NAMES, WORD_NAMES, is_plain
 from medloop.privacy.phi.english.tagger import TAGS, LetterCase, Scores, Token
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import (
     COMMON,
     FREQUENT,

@@ -13,8 +13,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi import lists
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import ORDINARY, WordList
 from medloop.privacy.phi.normalize import MASK
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.english.name_words import (
     SELDOM_NAMES,
     SENTENCE_WORDS,
@@ -14,6 +13,7 @@ from medloop.privacy.phi.english.name_words import (
     name_end,
     small_name_end,
 )
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import NAMES, ORDINARY, UNLISTED, WordList, is_listed, medical_words, tier
 from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span

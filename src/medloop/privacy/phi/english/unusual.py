@@ -4,9 +4,9 @@
 import re
 from collections.abc import Iterator
 
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.english.name_words import SENTENCE_WORDS, WORD_NAMES, is_short_form
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import FREQUENT, NAMES, ORDINARY, UNLISTED, WordList, eponyms, is_listed, medical_words, tier
 from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from medloop.patterns import lazy_pattern
+from medloop.privacy.phi.guards import lazy_pattern
 
 
 class LeftOver(NamedTuple):

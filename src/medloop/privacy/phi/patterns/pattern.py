@@ -6,7 +6,7 @@ Every repetition has an upper bound and starts with a distinct character, so tha
 import re
 from typing import NamedTuple
 
-from medloop.patterns import lazy_pattern
+from medloop.privacy.phi.guards import lazy_pattern
 
 
 class PhiPattern(NamedTuple):
