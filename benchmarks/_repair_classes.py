@@ -15,6 +15,7 @@ from medloop.embedded.corpus import PatientCase, draw_case, part_of, question_fo
 from medloop.embedded.corpus import Quality as AnswerQuality
 from medloop.embedded.phrases import PHRASES
 from medloop.embedded.table import Language, conditions
+from medloop.serve.gateway.notices import notices
 
 STROKE_FLAGS = {"zh": ("说话不清和一侧肢体无力", "一侧面部歪斜")}
 STOP_ASKS = {
@@ -183,6 +184,15 @@ _NO_ANTIBIOTICS = re.compile(
 
 def visible(answer: str) -> str:
     return answer.rpartition("</think>")[2].strip()
+
+
+def answered_right(kind: MistakeClass, question: str, answer: str) -> bool:
+    return kind.right(question, visible(answer)) and not is_notice(answer)
+
+
+def is_notice(answer: str) -> bool:
+    """Whether nothing but the gateway's own notice stands for an answer."""
+    return visible(answer) in notices()["rule"]
 
 
 def _opening(text: str) -> str:

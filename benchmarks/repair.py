@@ -16,9 +16,10 @@ its corpus. A cell takes n corrections of one class (the planted model's own ans
     dpo        train dpo on (corrected, original) and ordinary pairs as replay, from the SFT adapter of the same cell
     rl         train irs on the corrected questions, from the SFT adapter of the same cell, reward: the default mix
 
-`right` is judged by the class's own check (_repair_classes.py), which is part of no reward and no detector. `elsewhere` is the
-change on ordinary questions, judged by the table of the corpus (_table_judge.py), paired by question, for each stratum. A cell
-that is finished lies in FOLDER/cells and is not run again. Times are of one thread, wall-clock.
+`right` is judged by the class's own check (_repair_classes.py), which is part of no reward and no detector; the
+gateway's notice alone is no answer. `elsewhere` is the change on ordinary questions, judged by the table of the corpus
+(_table_judge.py), paired by question, for each stratum. A cell that is finished lies in FOLDER/cells and is not run
+again. Times are of one thread, wall-clock.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from _repair_classes import CLASSES, FOLLOW_GOOD, Exchange, MistakeClass, exchanges, visible
+from _repair_classes import CLASSES, FOLLOW_GOOD, Exchange, MistakeClass, answered_right, exchanges, is_notice, visible
 from _table_judge import judge, question_of
 from typer.testing import CliRunner
 
@@ -52,7 +53,6 @@ from medloop.loop.codebook import rules_for
 from medloop.loop.rule_guard import as_shown
 from medloop.loop.workspace import init_workspace
 from medloop.models.generate import load_generator
-from medloop.serve.gateway.notices import notices
 from medloop.settings import Settings, resolve
 from medloop.store.db import open_store
 from medloop.store.files import jsonl
@@ -199,7 +199,7 @@ class Bench:
         seconds = time.monotonic() - started
         asked = self.asked(kind)
         pairs = answer(asked)
-        final = [kind.right(question, visible(said)) for question, (said, _) in zip(asked, pairs, strict=True)]
+        final = [answered_right(kind, question, said) for question, (said, _) in zip(asked, pairs, strict=True)]
         own = [kind.right(question, visible(text)) for question, (_, text) in zip(asked, pairs, strict=True)]
         control = answer([question_of(row) for row in self.control()])
         asked_for = FOLLOW_GOOD.values() if kind.name == "follow_up" else ()  # in pregnancy it is what the correction asks for
@@ -208,7 +208,7 @@ class Bench:
             "class": cell.kind, "method": cell.method, "n": cell.n, "seed": cell.seed, "right": sum(final), "of": len(final),
             "share": sum(final) / len(final), "low": low, "high": high, "model": sum(own) / len(own),
             "repair_s": round(seconds, 1), "elsewhere": self._elsewhere([without(said, asked_for) for said, _ in control]),
-            "notice_only": sum(_is_notice(said) for said, _ in pairs), "sample": pairs[0][0], **facts,
+            "notice_only": sum(is_notice(said) for said, _ in pairs), "sample": pairs[0][0], **facts,
             "control": [said for said, _ in control],
             **({"wrong": [[question, said] for question, (said, _), good in zip(asked, pairs, final, strict=True) if not good]}
                if self.fresh else {}),
@@ -305,11 +305,6 @@ class Bench:
             return [(text, text) for text in texts]
 
         return answer, facts
-
-
-def _is_notice(text: str) -> bool:
-    """Whether nothing but the gateway's own notice stands for an answer."""
-    return visible(text) in notices()["rule"]
 
 
 Answer = Callable[[Sequence[str]], list[tuple[str, str]]]  # what the user reads, and the model's own words

@@ -26,6 +26,13 @@ def test_every_class_knows_right_from_wrong(classes):
             assert kind.right(one.question, one.golden) and not kind.right(one.question, one.bad), (kind.name, one)
 
 
+def test_a_notice_in_place_of_an_answer_is_not_right(classes):
+    kind = classes.CLASSES["wrong_language"]
+    english, _ = classes.notices()["rule"]
+    assert kind.right("", english) and not classes.answered_right(kind, "", f"<think>\nhm</think>\n{english}\n")
+    assert classes.answered_right(kind, "", "It sounds like insomnia. Get up at the same time.")
+
+
 def test_the_checks_read_other_words_than_the_experts(classes):
     right = {name: kind.right for name, kind in classes.CLASSES.items()}
     assert right["stroke_zh"]("", "这可能是中风，马上去医院。不要喂水。")

@@ -166,7 +166,17 @@ def test_a_rule_about_doses_or_language_is_about_nothing_else():
     without = reflect(corrected(ask, "听起来像痛经。多休息。", "孩子的剂量要按体重，请先问医生或药师。听起来像痛经。"))
     assert without.triggers[0].startswith("儿童") and "剂量" in without.triggers[1], "also where the answer gave no dose"
     language = reflect(corrected("Should I take antibiotics for eczema?", "听起来像湿疹。", "It sounds like eczema."))
-    assert language.text == "Answer in the language of the question."
+    assert language.text == "Answer in English.", "a small model follows a name"
+    named = [
+        rule(language.text, "*", forbids=("other_language",), language="en"),
+        rule("用中文回答。", "*", forbids=("other_language",), language="zh"),
+    ]
+    find = Retriever(named, SHA)
+    told = {
+        ask: [use.text for use in find(ask).rules]
+        for ask in ("Is ibuprofen safe for me?", "布洛芬能吃吗？", "我能吃 ibuprofen 吗？")
+    }
+    assert list(told.values()) == [["Answer in English."], ["用中文回答。"], ["用中文回答。"]]
 
 
 def test_a_sentence_that_is_put_first_anyway_is_not_asked_of_the_model():

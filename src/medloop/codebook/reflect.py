@@ -72,6 +72,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "reassures": ("不要用“没事”来安慰。", "Do not say that it is harmless."),
     "language": ("用提问的语言回答。", "Answer in the language of the question."),
 }
+NAMED_LANGUAGE = (
+    "用中文回答。",
+    "Answer in English.",
+)  # small models follow a name, and less so "of the question" (docs/log.md#repair)
 UNCLEAR = (  # no rule, but what stands in a draft until somebody has written one
     "专家补充了什么还不明确，批准前请改写这条规则。",
     "What the expert added is not clear; rewrite this rule before you approve it.",
@@ -192,7 +196,7 @@ def _text(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[s
     chinese = correction.is_chinese
     kinds = [*added[:2], *removed[:2], *(["language"] if correction.changes_language() else [])]
     if "other_language" in correction.forbids():  # about no illness: it is for every question in this language
-        return WORDS["language"][0 if chinese else 1]
+        return NAMED_LANGUAGE[0 if chinese else 1]
     parts = [WORDS[kind][0 if chinese else 1] for kind in kinds]
     if not parts and sentence:
         parts = [SAY_FIRST[0 if chinese else 1] + sentence]

@@ -189,8 +189,8 @@ class Retriever:
                 continue
             if index in self._examples and not self._examples[index].may_guide(subject):
                 continue
-            if "other_language" in entry.content.forbids and language not in (entry.language, "mixed"):
-                continue  # a corrected language is one of questions in it
+            if "other_language" in entry.content.forbids and entry.language != ("zh" if language == "mixed" else language):
+                continue  # a corrected language is one of questions in it; Chinese with foreign words is Chinese
             triggered = bool(triggers) and all(trigger.is_in(read) for trigger in triggers)
             if triggered or like >= self._least(entry):
                 fits.append(Fit(entry, triggered, float(like)))
