@@ -5,6 +5,8 @@ import numpy as np
 from medloop.feedback.submit.doubt import doubt_about, doubts_about
 from medloop.privacy.phi import find
 from medloop.privacy.phi.chinese import network, second_network
+from medloop.privacy.phi.english import network as english_network
+from medloop.privacy.phi.english.tagger import Token
 from medloop.privacy.phi.scrub import assess
 
 RECORDS = [
@@ -50,3 +52,14 @@ def test_long_texts_and_too_many_are_left_for_later():
     find.look_ahead(["咳" * 2000, *(f"咳嗽{n}天" * 100 for n in range(40))])
     assert first._ahead and all(len(text) <= 1000 for text in first._ahead)
     assert sum(map(len, first._ahead)) <= 8000
+
+
+def test_chances_of_some_words_are_those_that_the_whole_text_gives():
+    words = "Please ask penny and hope about the kettle ; the tests of last week were fine and nobody here minds at all".split()
+    tokens = [Token(0, 0, word) for word in words * 4]
+    model = english_network.load()
+    whole = model.chances(tokens)
+    for wanted in ([], [0], [2, 4], [30, 31, 70], [len(tokens) - 1], list(range(len(tokens)))):
+        chances = model.chances_of(tokens, wanted)
+        np.testing.assert_allclose([chances[index] for index in wanted], [whole[index] for index in wanted], atol=1e-5)
+        assert not any(chance for index, chance in enumerate(chances) if index not in wanted)

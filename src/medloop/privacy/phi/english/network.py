@@ -20,6 +20,7 @@ from medloop.privacy.phi.english.tagger import Token
 from medloop.privacy.phi.normalize import MASK
 
 LAYERS = ((5, 1), (3, 2), (3, 4))  # width and dilation of each convolution
+_REACH = sum(dilation * (width // 2) for width, dilation in LAYERS)  # words to each side that a chance depends on
 SIZE = 1 << 13  # features share a row of the table where their hashes are equal
 _CACHED = 16_384  # words whose sums are kept
 _BLOCK = 64  # rows multiplied together: larger products wake the threads of the BLAS
@@ -86,6 +87,21 @@ class WordNetwork:
                 vectors[place] = self.table.take(rows_of(word), axis=0).sum(axis=0)
                 places[word] = place  # last: from now on others read it
         return places, vectors
+
+    def chances_of(self, tokens: Sequence[Token], wanted: Sequence[int]) -> list[float]:
+        """As `chances`, for the wanted tokens alone; 0 for the others. Only what these depend on is computed."""
+        needed, result = list[int](), [0.0] * len(tokens)
+        for index in wanted:
+            first = max(index - _REACH, needed[-1] + 1 if needed else 0)
+            needed += range(first, min(index + _REACH + 1, len(tokens)))
+        if not needed:
+            return result
+        # Words on both sides of a gap see each other as neighbours; nobody wants those, they are too near to the gap.
+        chances = self.chances([tokens[index] for index in needed]) if len(needed) < len(tokens) else self.chances(tokens)
+        of_index = dict(zip(needed, chances, strict=True))
+        for index in wanted:
+            result[index] = of_index[index]
+        return result
 
     def chances(self, tokens: Sequence[Token]) -> list[float]:
         """For each token how likely it is part of a name, from 0 to 1."""

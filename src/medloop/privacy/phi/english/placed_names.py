@@ -35,9 +35,10 @@ def find(tagged: Iterable[TaggedPart]) -> tuple[list[Span], float]:
     spans, best = list[Span](), 0.0
     for part, _, _ in tagged:
         is_mixed, is_long = tagger.case_of(part.text) == LetterCase.MIXED, len(part.tokens) > _NOTE
-        if not any(_may_name(token.word, is_mixed, is_long) for token in part.tokens):
+        wanted = [index for index, token in enumerate(part.tokens) if _may_name(token.word, is_mixed, is_long)]
+        if not wanted:
             continue
-        chances = network.load().chances(part.tokens)
+        chances = network.load().chances_of(part.tokens, wanted)
         if max(chances, default=0.0) < DOUBTFUL:
             continue
         chances = _without_foreign(part.tokens, chances)
