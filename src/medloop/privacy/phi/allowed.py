@@ -39,7 +39,7 @@ _EPONYM_BEFORE = lazy_pattern(
 )
 _ILLNESS = lazy_pattern(
     r"^(?:immuno|neuro|cardio|gastro|hepato|nephro|osteo|arthro|ha?emo|hyper|hypo|peri|intra|extra|trans|supra|infra|anti|post|poly|normo|tachy|brady|micro|macro|mid|retro|endo|electro|radio|thrombo|broncho|pneumo|psycho|physio|laparo|cysto)"
-    r"[a-z]{4,}$|...(?:itis|osis|emia|aemia|omas?|opathy|penia|algia|ectomy|otomy|oscopy|uria|plegia|megaly|plasty|rrh[eo]+a|stenosis|cytosis|graphy|coccus|cillin|mycin|statin|sartan|prazole|azole|dipine|zepam|oxacin"
+    r"[a-z]{4,}$|...(?:itis|osis|emia|aemia|omas?|opathy|penia|algia|ectomy|otomy|oscopy|uria|plegia|megaly|plasty|rrh[eo]+a|stenosis|cytosis|graphy|coccus|virus|viruses|cillin|mycin|statin|sartan|prazole|azole|dipine|zepam|oxacin"
     # stems of international drug names
     r"|[nltzxr]umab|[xzmo]umab|[tcvnzlx]i?mab|tinib|rafenib|ciclib|parib|zomib|degib|lisib|metinib|citinib|brutinib|siran|mersen|gliflozin|gliptin|glutide|glitazone|gliptins|statins|lukast|triptan|setron|gepant|caftor|copan"
     r"|limus|fungin|penem|bactam|cycline|asone|solone|sonide|terol|tropium|prost|dronate|xaban|gatran|parin|teplase|semide|thiazide|fibrate|zolam|barbital|triptyline|oxetine|pramine|peridone|peridol|azepine|zapine|caine"
@@ -52,6 +52,18 @@ _DRUG_BEHIND = lazy_pattern(  # a form or a dose
 )
 _DRUG_BEFORE = lazy_pattern(
     r"\b(?:[Tt]abs?|[Cc]aps?|[Ii]nj|[Ss]yp|[Ss]usp|[Tt]ablets?|courses? of|doses? of|mg of|ml of|prescribed|allerg(?:ic|y) to|intolerant of)\.? $"
+)
+_DRUG_CALLED = lazy_pattern(
+    r"\b(?:drugs?|medicines?|medications?|pills?|antibiotics?|supplements?|sample of|brands?(?: of)?)(?: (?:was|is|were|are))?(?: (?:called|named|like|such as))? $"
+)
+_DRUG_OPENS = lazy_pattern(r"(?P<drug>[A-Za-z]{5,})(?: [a-z]+)? ?\((?:[A-Z][\w-]+, ?){0,3}$")  # acarbose (Precose
+_SHORTEST_DRUG = 7  # letters
+_WHO_OR_WHERE = lazy_pattern(
+    "(?:ist|ians?|er|or|ar|ology|try|ics?|ery|wife|nurse|physio|ortho|neuro|cardio|ing|eon|lain|man|mate|son|ward|team)s?$"
+)
+_PREFIXED = lazy_pattern("(?:non|un|de|re|pre|sub|over|under)(?P<stem>[a-z]{4,})")
+_WITHOUT_APOSTROPHE = frozenset(
+    "ive weve theyve youve theres wheres heres whats thats whos shes hes youre theyre dont doesnt didnt cant couldnt wouldnt shouldnt isnt arent wasnt werent hasnt havent hadnt wont aint".split()
 )
 _DRUG_FORMS = frozenset("tab tabs cap caps inj syp susp".split())
 _NATIONS = frozenset({WordList.COUNTRY, WordList.NATION})
@@ -134,6 +146,8 @@ def is_term(text: str, span: Span) -> bool:
     if _TERM_NOUN.match(text, end):
         return not _TITLE.match(phrase)
     words = _WORD.findall(phrase)
+    if words and _is_plain_word(text, start, end, words):
+        return True
     if kind == "PLACE" and words and all(lists.is_listed(word, _NATIONS) or word in _JOINTS for word in words):
         return True  # a country identifies nobody
     if _is_drug(text, start, end, words):
@@ -169,9 +183,44 @@ def is_term(text: str, span: Span) -> bool:
 def _is_drug(text: str, start: int, end: int, words: list[str]) -> bool:
     """One word that no list of names or words holds, with its form or its dose: "Estradot patches", "Tab Telma"."""
     form, *rest = words if words and words[0] in _DRUG_FORMS else ["", *words]
-    if len(rest) != 1 or lists.lists_of(rest[0]) or lists.tier(rest[0]) in lists.ORDINARY:
+    if not rest or any(lists.lists_of(word) or lists.tier(word) in lists.ORDINARY for word in rest):
         return False
-    return bool(form or _DRUG_BEHIND.match(text, end) or _DRUG_BEFORE.search(text, max(0, start - 24), start))
+    before = max(0, start - 40)
+    if (drug := _DRUG_OPENS.search(text, before, start)) and _is_known_drug(drug["drug"]):
+        return True
+    return len(rest) == 1 and bool(
+        form
+        or _DRUG_BEHIND.match(text, end)
+        or _DRUG_BEFORE.search(text, max(0, start - 24), start)
+        or _DRUG_CALLED.search(text, before, start)
+    )
+
+
+def _is_known_drug(word: str) -> bool:
+    """A word in small letters that is in no list, or in those of medicine: acarbose. No person or department: cardiology (Okonjo)."""
+    if not word.islower() or len(word) < _SHORTEST_DRUG or _WHO_OR_WHERE.search(word) or lists.lists_of(word):
+        return False
+    tier = lists.tier(word)
+    return tier == lists.UNLISTED or (word in lists.medical_words() and tier not in lists.COMMON)
+
+
+def _is_plain_word(text: str, start: int, end: int, words: list[str]) -> bool:
+    """Words that are nobody by their form: "Ive", "Nontender", "Status post", a heading in capitals before a colon."""
+    if all(word in _WITHOUT_APOSTROPHE for word in words):
+        return True
+    if any(lists.is_listed(word, lists.NAMES) for word in words):
+        return False
+    prefixed = _PREFIXED.fullmatch(words[0]) if len(words) == 1 else None
+    if prefixed and (lists.tier(prefixed["stem"]) in lists.ORDINARY or prefixed["stem"] in lists.medical_words()):
+        return True
+    known = all(lists.tier(word) in lists.ORDINARY or word in lists.medical_words() for word in words)
+    if not known:
+        return False
+    if text[start:end].isupper():
+        return text[end : end + 1] in (":", "\n") and not text.isupper()
+    # "Status post renal transplant", "Nobody else at home": only the first word has a capital, and it opens a sentence.
+    opens = start == 0 or text[start - 1] == "\n" or text[max(0, start - 2) : start] in (". ", "? ", "! ", ": ", "  ")
+    return opens and len(words) > 1 and text[start + 1 : end].islower()
 
 
 _HYPHENATED = lazy_pattern(r"[A-Za-z]+(?:-[A-Za-z]+)+")

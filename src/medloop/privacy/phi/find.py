@@ -6,7 +6,7 @@ from medloop.privacy.phi import foreign_ids, guards, mentions, term_names
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import names as chinese_names
 from medloop.privacy.phi.chinese import places as chinese_places
-from medloop.privacy.phi.chinese import second_opinion
+from medloop.privacy.phi.chinese import products, second_opinion
 from medloop.privacy.phi.chinese import titled_names as chinese_titles
 from medloop.privacy.phi.english import placed_names, tagged_spans
 from medloop.privacy.phi.english import places as english_places
@@ -111,6 +111,8 @@ def find_in(text: PreparedText, persons: Collection[str]) -> list[PhiSpan]:
     guessed = {_with_hyphens(plain, span) for span in guessed} if "-" in plain else guessed
     guessed = {_with_initials(plain, span) for span in guessed} if _INITIAL.search(plain) else guessed
     guessed = {span for span in guessed if not is_term(plain, span) or chinese_names.is_titled(plain, span[1])}
+    if text.has_han:
+        guessed = {span for span in guessed if span[2] != "NAME" or not products.is_product(plain, span[0], span[1])}
     spans = [*text.formed, *sorted(guessed, reverse=True)]  # a set has no order; of two equal spans ORG comes before NAME
     spans += term_names.find(plain, text.has_han, has_latin)
     if has_latin:

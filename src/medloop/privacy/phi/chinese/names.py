@@ -25,6 +25,7 @@ from medloop.privacy.phi.chinese.cues import (
 )
 from medloop.privacy.phi.chinese.extent import BEFORE_SURNAME, FUNCTION, grow, opens
 from medloop.privacy.phi.chinese.network import NameNetwork, load
+from medloop.privacy.phi.chinese.products import is_product
 from medloop.privacy.phi.chinese.words import (
     LONGEST_WORD,
     blocked_words,
@@ -104,7 +105,7 @@ def choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool) 
         may_add = len(text) < _NOTE and (end - start > 1 or surname_length(text, start) > 0)
         if (chance >= sure and may_add) or (is_name and (chance >= least or (threshold < _SPOKEN and least <= choice.UNLIKELY))):
             names.append((start, end))
-        elif end - start > 1 and threshold < NEVER:
+        elif end - start > 1 and threshold < NEVER and not is_product(text, start, end):
             is_seen_alone, is_alone = least == choice.SURE_OF_SEEN, least > choice.UNLIKELY
             is_free = not situation.is_word and not is_known and not _is_everyday(text, start, end) and not is_seen_alone
             if is_free and (chance >= choice.DOUBTFUL or not is_alone):
@@ -214,9 +215,7 @@ def features_of(name: NameCandidate, best: float) -> dict[str, float]:
 
 def _is_led(name: NameCandidate) -> bool:
     """Whether a role before it, a title, sex or age behind it, or signs to both sides say that this is a person."""
-    if name.has_role and name.before() not in ":： ":
-        return True
-    if name.before(2) in _PATIENT and name.behind() in _SIGNS:
+    if (name.has_role and name.before() not in ":： ") or (name.before(2) in _PATIENT and name.behind() in _SIGNS):
         return True
     if TITLED_BEHIND.match(name.text, name.end):
         return True
@@ -227,7 +226,7 @@ def _least_chance(name: NameCandidate) -> float:
     """What `choice` must give a candidate that the table of situations takes for a name; more where nothing else names a person."""
     text, start, end = name.text, name.start, name.end
     is_long = len(text) >= _NOTE
-    if _has_evidence(name):
+    if has_evidence(name):
         return choice.UNLIKELY_IN_LONG if is_long else choice.UNLIKELY
     seen = any(is_seen(text, index) for index in range(start, end - 1))
     across = start > 0 and text[start - 1] not in FUNCTION and is_seen(text, start - 1)
@@ -237,7 +236,7 @@ def _least_chance(name: NameCandidate) -> float:
     return choice.UNLIKELY_IN_LONG_ALONE if is_long else choice.UNLIKELY_ALONE
 
 
-def _has_evidence(name: NameCandidate) -> bool:
+def has_evidence(name: NameCandidate) -> bool:
     """Whether a role, a title, a verb of saying or the beginning of a note says that this is a person."""
     if name.has_role and name.before() not in ":： ":
         return True

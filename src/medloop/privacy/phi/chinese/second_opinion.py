@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import names, network, second_network
 from medloop.privacy.phi.chinese.cues import NOBODY, RECORD, SAYS, TITLED_BEHIND, WEEKDAY_WISH_OR_TOWN
-from medloop.privacy.phi.chinese.extent import opens
-from medloop.privacy.phi.chinese.words import blocked_words, is_pair
+from medloop.privacy.phi.chinese.extent import FUNCTION, opens
+from medloop.privacy.phi.chinese.products import is_product
+from medloop.privacy.phi.chinese.words import blocked_words, is_pair, is_seen, ordinary_words
 from medloop.privacy.phi.guards import lazy_pattern
 
 WORD = 0.03  # below this chance a candidate of the first network is a word, unless a title, a sex or an age follows
@@ -22,10 +23,17 @@ SURE = 0.85  # from here what the first network missed is a name, where somethin
 SURE_TOGETHER = 0.7  # the same where the first network finds it likely
 DOUBTFUL = 0.3  # from here it is a reason to doubt
 DOUBTFUL_ALONE = 0.95  # the same where nothing names a person, but the first network finds it likely
+BOTH, BOTH_FIRST = 0.5, 0.4  # from these chances of the second and the first network it is a name, wherever it stands
+BOTH_OF_WORD = 0.7  # the same of both networks for an ordinary word: (石头)从滑梯上摔了
+MAY_BOTH, MAY_BOTH_FIRST = 0.4, 0.1  # from these it is a reason to doubt; the first one alone for characters of no word
+DOUBTFUL_FIRST = 0.35  # from this chance of the first network alone, where something names a person
 SURE_OF_CALLED = 0.5  # the same where the text says that somebody is called so
 LIKELY = 0.5
 LEFT = 0.5  # how close what is doubted comes to being a name
-NOTE = 60  # characters; a longer text is read by the first network alone: the second would add a third to its time
+NOTE = 60  # characters; of a longer text the second network reads only what is around a candidate: all of it would add a third to its time
+BESIDE = 28  # characters to each side of such a candidate
+WORD_IN_LONG = 0.2  # below this chance such a candidate is a word, if nothing says that it is a person
+_MOST = 20  # candidates; a text with more is full of names
 _POSSIBLE, _INSIDE = 0.2, 0.3  # from here a character may begin a candidate, and goes on with it
 _LONGEST = 8  # characters of a name
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
@@ -99,11 +107,64 @@ class SecondOpinion:
                 sure = SURE_OF_CALLED if _CALLED.search(self.text, max(0, start - 4), start) else sure
                 if chance >= sure and not self._is_known_word(start, end, seen):
                     added.append((start, end))
-                elif chance >= DOUBTFUL and not is_pair(self.text, start, often=True):
+                    continue
+                if chance >= DOUBTFUL and not is_pair(self.text, start, often=True):
                     nearest = LEFT
-            elif chance >= DOUBTFUL_ALONE and seen >= LIKELY and not is_term(self.text, (start, end, "NAME")):
+            is_sure = min(chance, seen) >= BOTH_OF_WORD and not self._begins_blocked(start)
+            agree = seen >= BOTH_FIRST and first[near][:2] == (start, end)  # else a part of the name would be left
+            if chance >= BOTH and agree and self._is_no_word(start, end, is_sure):
+                added.append((start, end))
+            elif self._may_both(start, end, chance, seen):
                 nearest = LEFT
+        taken = [*known, *added]
+        if nearest < LEFT and any(self._may_name(span) and not _overlaps(span, taken) for span in first):
+            nearest = LEFT
         return added, nearest
+
+    def _may_name(self, span: Candidate) -> bool:
+        """Whether the first network alone sees a name where something names a person: (若水)患儿热性惊厥."""
+        start, end, chance = span
+        if chance < DOUBTFUL_FIRST or end - start < 2 or is_pair(self.text, start, often=True):
+            return False
+        if any(words.match(self.text, start) for words in (_NOBODY, NOBODY, WEEKDAY_WISH_OR_TOWN)):
+            return False
+        return self._names_person(start, end) and not self._is_term_or_product(start, end)
+
+    def _is_no_word(self, start: int, end: int, is_sure: bool) -> bool:
+        """Whether no list and no count of medical texts knows it as a word, or as part of one: not (灵芝), (宫外)孕, (陆续)做了."""
+        text = self.text
+        if text[end - 1] == "某" or self._is_term_or_product(start, end):
+            return False
+        if not is_sure and (
+            self._is_listed_word(start, end) or names.situation_of(names.NameCandidate(text, start, end)).is_word
+        ):
+            return False
+        if any(is_pair(text, index) for index in range(start, end - 1)):
+            return False
+        return end == len(text) or text[end] in FUNCTION or not is_pair(text, end - 1)
+
+    def _may_both(self, start: int, end: int, chance: float, seen: float) -> bool:
+        if chance >= DOUBTFUL_ALONE and seen >= LIKELY and not self._is_term_or_product(start, end):
+            return True
+        is_possible = seen >= MAY_BOTH_FIRST or not is_seen(self.text, start)
+        if (
+            chance < MAY_BOTH
+            or not is_possible
+            or is_pair(self.text, start, often=True)
+            or is_pair(self.text, end - 1, often=True)
+        ):
+            return False
+        return not self._is_listed_word(start, end) and not self._is_term_or_product(start, end)
+
+    def _is_listed_word(self, start: int, end: int) -> bool:
+        """Whether it is, or begins with, a word of the lists that begins with a surname: (尚安静), (罗汉)果."""
+        return self.text[start:end] in ordinary_words() or self._begins_blocked(start)
+
+    def _begins_blocked(self, start: int) -> bool:
+        return any(self.text[start:last] in blocked_words() for last in range(start + 2, start + 5))
+
+    def _is_term_or_product(self, start: int, end: int) -> bool:
+        return is_term(self.text, (start, end, "NAME")) or is_product(self.text, start, end)
 
     def _names_person(self, start: int, end: int) -> bool:
         text = self.text
@@ -131,6 +192,24 @@ def look_ahead(texts: Sequence[str]) -> None:
         second_network.load().look_ahead(notes)
 
 
+def _overlaps(span: Candidate, others: Sequence[tuple[int, int]]) -> bool:
+    return any(start < span[1] and span[0] < end for start, end in others)
+
+
+def without_words(text: str, chosen: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The names of a long text without the words among them: a candidate is read again with what is around it."""
+    alone = [span for span in chosen if not names.has_evidence(names.NameCandidate(text, *span))]
+    words = {span for span in alone if chance_around(text, *span) < WORD_IN_LONG} if len(alone) <= _MOST else set()
+    return [span for span in chosen if span not in words]
+
+
+def chance_around(text: str, start: int, end: int) -> float:
+    """How likely characters of a long text are part of a name, by what is around them."""
+    first = max(0, start - BESIDE)
+    around = SecondOpinion(text[first : end + BESIDE])
+    return float(around.inside[start - first : end - first].max())
+
+
 def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], float, SecondOpinion | None]:
     """The names of a folded text, how close the best of what was left came to being one (0 to 1), and the second network's view.
 
@@ -140,7 +219,8 @@ def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], 
         return [], 0.0, None
     first, in_record = names.candidates(text, network.load()), about_person or bool(RECORD.search(text))
     if len(text) > NOTE:
-        return *names.choose(text, first, in_record), None
+        chosen, nearest = names.choose(text, first, in_record)
+        return without_words(text, chosen), nearest, None
     opinion = SecondOpinion(text)
     chosen, nearest = names.choose(text, opinion.without_words(first), in_record)
     added, doubt = opinion.missed(chosen, first)

@@ -7,7 +7,7 @@ from functools import partial
 
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.chinese import placed_names, slots, unusual
-from medloop.privacy.phi.chinese.second_opinion import SecondOpinion
+from medloop.privacy.phi.chinese.second_opinion import WORD, SecondOpinion, chance_around
 from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.rules import Finder, spans_where
 from medloop.privacy.phi.spans import Span
@@ -33,7 +33,7 @@ _NOBODY_FIRST = lazy_pattern(
 )
 # Answers of a form that are not a name: 无, 同上, 拒绝.
 _NOT_NAMES = lazy_pattern(
-    "性别|[我你他她母父亲妇无不详同见未否待全局已有是阴阳正可的了患病者方老幼青中年入初复例儿孩宝您好女男]|麻|拒绝|陪同|本人|签字|知情|主诉|现病"
+    "性别|一般|通常|来说|而言|请问|想问|咨询|医生|大夫|[我你他她母父亲妇无不详同见未否待全局已有是阴阳正可的了患病者方老幼青中年入初复例儿孩宝您好女男]|麻|拒绝|陪同|本人|签字|知情|主诉|现病"
 )
 
 
@@ -86,12 +86,22 @@ FINDERS = (
 
 
 # Forms that words have, too: what the second network takes for a word is left there.
-_WORD_FORMS = frozenset(("pet name", "pet name at home", "nickname", "two equal characters"))
+_MOST_ASKED = 20
+_WORD_FORMS = frozenset(
+    ("pet name", "pet name at home", "nickname", "two equal characters", "surname of two characters, or of Japan or Vietnam")
+)
 
 
 def find(folded: str, opinion: SecondOpinion | None = None) -> Iterator[Span]:
     for finder in (*FINDERS, *slots.FINDERS, *unusual.FINDERS, *placed_names.FINDERS):
-        may_be_word = opinion is not None and finder.name in _WORD_FORMS
-        for start, end in finder.find(folded):
-            if not may_be_word or opinion is None or not opinion.is_word(start, end):
+        may_be_word = finder.name in _WORD_FORMS
+        for asked, (start, end) in enumerate(finder.find(folded)):
+            if not may_be_word or not _is_word(folded, start, end, opinion, asked):
                 yield start, end, finder.kind
+
+
+def _is_word(folded: str, start: int, end: int, opinion: SecondOpinion | None, asked: int) -> bool:
+    """What the second network says; of a long text it reads what is around, and no more than some places."""
+    if opinion is not None:
+        return opinion.is_word(start, end)
+    return asked < _MOST_ASKED and chance_around(folded, start, end) < WORD

@@ -266,6 +266,9 @@ def subjects(text: str) -> Iterator[tuple[int, int]]:
                 break
 
 
+_ASKED_BEHIND = lazy_pattern("哪[里个家些]|那个医院|有没有|治疗")  # a town or a remedy: (徐州)哪里治疗, (白银)治疗癫痫
+
+
 def _can_be_subject(text: str, start: int, end: int) -> bool:
     is_next_word = is_pair(text, end, often=True) or _BEHIND_SUBJECT.match(text, end)
     return (
@@ -276,6 +279,7 @@ def _can_be_subject(text: str, start: int, end: int) -> bool:
         and not any(is_seen(text, index) for index in range(start, end - 1))
         and not is_term(text, (start, end, "NAME"))
         and not _DRUG_END.search(text[start:end])
+        and not _ASKED_BEHIND.match(text, end)
     )
 
 

@@ -45,6 +45,8 @@ NOBODY = frozenset(
     }
 )
 _NATION = frozenset({WordList.NATION})
+_WEEKDAYS = frozenset("monday tuesday wednesday thursday friday saturday sunday".split())
+_BEFORE_DAY = frozenset("the a on this next last every each until by since from".split())
 _ENDS = frozenset(".!?:\n")
 _REMARK = 5  # words and signs; a text with fewer is a remark
 _PROPER = NAMES | {WordList.TOWN}
@@ -118,7 +120,9 @@ def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float
     is_remark = len(part.tokens) < _REMARK
     before = "\n"
     for token, margin in zip(part.tokens, margins, strict=True):
-        word, opens, before = token.word, before in _ENDS, token.word
+        word, opens, is_day, before = token.word, before in _ENDS, before.lower() in _BEFORE_DAY, token.word
+        if is_day and word.lower() in _WEEKDAYS:  # "The Friday clinic"; "Friday says" is a person
+            continue
         if is_remark and (word.lower() in SELDOM_NAMES or _is_nobody(word)):  # "Good.", "Rude tone"
             continue
         if mixed_case and margin > best and _is_called_so(word):
