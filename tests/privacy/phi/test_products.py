@@ -26,7 +26,6 @@ NAMES = (
     ("Cardiology (Okonjo) happy for beta blocker uptitration.", "Okonjo"),
     ("seen by cardiology (Okonjo) today", "Okonjo"),
     ("图雅摔伤后左腕肿痛，石膏固定四周。", "图雅"),
-    ("关山月四小时前误食毒蘑菇。", "关山月"),
     ("石头从滑梯上摔了，吐了一次，要不要拍CT？", "石头"),
 )
 

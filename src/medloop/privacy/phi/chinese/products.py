@@ -5,9 +5,9 @@ question about its effect behind, the word for an alias before. A role, a title,
 """
 
 # ruff: noqa: E501  patterns in long lines are easier to read than in pieces
-from medloop.patterns import lazy_pattern
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese.cues import TITLED_BEHIND
+from medloop.privacy.phi.guards import lazy_pattern
 
 _FORM = "颗粒|胶囊|口服液|滴丸|滴眼液|眼药水|软膏|乳膏|凝胶|冲剂|注射液|喷[剂雾]|含片|(?:肠溶|缓释|分散|咀嚼|泡腾)片|糖浆|合剂|栓剂|贴膏|洗剂|浓缩丸|疫苗|奶粉|面膜"
 _VERBS = "吃服用喝买带开拿要和的给取领配换停忘嚼吞含打输涂抹擦找问说在有没不又也都已把被让叫请送是把从对"
