@@ -67,7 +67,7 @@ from medloop.settings import Settings
 from medloop.store import catalog
 from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
-from medloop.store.records import crud, experiments, gates, registry, review_queue, users
+from medloop.store.records import crud, experiments, gates, registry, review_queue, sites, users
 from medloop.store.records.cycles import add_cycle_event
 from medloop.store.records.incident_rows import list_incidents
 from medloop.store.records.routes import add_route
@@ -127,6 +127,7 @@ DOCS = {
     "inspect_phone": ("dr.quist", "/web/inspect", "phone", "en"),
     "run": ("sam.builds", "/web/run", "desk", "en"),
     "codebook": ("dr.okoro", "/web/codebook", "desk", "zh"),
+    "sites": ("kim.admin", "/web/sites", "desk", "en"),
 }
 DOCS_DARK = ("sent", "loop", "run")
 EVERY = {
@@ -189,6 +190,9 @@ def fill(store: Store) -> None:
     for name, role in PEOPLE.items():
         users.add_user(store, name, role, password=PASSWORD, actor="screens")
     ids = {name: users.get_user(store, name).user_id for name in PEOPLE}
+    for name in ("dr.vale", "dr.tembo"):
+        of_ward = users.add_user(store, name, "clinician", password=PASSWORD, actor="screens")
+        sites.assign(store, of_ward, "ward-7", actor=ids["kim.admin"])
     dice, start = random.Random(7), utc_now() - timedelta(days=20)
     records: list[Any] = []
     for n in range(160):

@@ -62,7 +62,9 @@ def test_the_command_line_deploys_and_goes_back(settings, store, doubles, comman
     promote(store, 2)
     refused = run("deploy")
     assert refused.code == 10 and "was rolled back on" in refused.err
-    assert "Version 2 is blocked: worse in triage" in run("deploy", "status").out
+    told = run("deploy", "status").out
+    assert "Version 2 is blocked: worse in triage" in told
+    assert "instead of version 2" in told.lower() and "rolled back: worse in triage" in told  # the reason is about version 2
     assert run("deploy", "clear", "2", "--reason", "it was the network").code == 0
     assert run("deploy").code == 0 and live_version(store) == 2
     doubles[0].restart()
@@ -146,6 +148,7 @@ def test_the_page_shows_what_answers_and_rolls_back_after_a_confirmation(store, 
     assert server.post("/web/deployments/rollback", data={"csrf": csrf, "confirm": "yes"}).status_code == 422
     assert server.post("/web/deployments/rollback", data={**form, "confirm": "yes"}).status_code == 200
     assert live_version(store) == 1
+    assert "instead of version 2" in server.get("/web/registry").text
     doubles[1].kill()
     page = server.get("/web/deployments").text
     assert "Version 2 is blocked" in page and "worse in triage" in page and "cannot be reached" in page

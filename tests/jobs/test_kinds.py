@@ -26,7 +26,7 @@ def file(settings, kind: Kind, monkeypatch, **config) -> str:
 
 
 def test_every_stage_can_be_requested_and_is_a_kind():
-    assert list(STAGES) == list(get_args(StageName)) and set(KINDS) == {*STAGES, "BUILD", "ERASE", "GATE"}
+    assert list(STAGES) == list(get_args(StageName)) and set(KINDS) == {*STAGES, "BUILD", "ERASE", "GATE", "INSPECT"}
     assert all(kind.name == name for name, kind in KINDS.items())
 
 

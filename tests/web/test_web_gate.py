@@ -52,7 +52,7 @@ def test_the_page_shows_reasons_and_takes_two_people_to_lift_a_check(browse, sto
     page = browse("other").post(f"/web/gate/{gate}/sign", text="Read.").text
     assert "This model may be promoted." in page and "other signed." in page
     zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
-    assert "该模型可以晋升。" in zh and "申请豁免 language/zh" in zh and "clinician 已签核。" in zh
+    assert "该模型可以晋升。" in zh and "申请豁免 回答语言与提问一致 · 中文" in zh and "clinician 已签核。" in zh
     assert gates.promotion_refusal(store, ARTIFACT) is None
 
 

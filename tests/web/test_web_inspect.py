@@ -8,6 +8,7 @@ from medloop.contracts import Correction, Feedback, InspectedSample, RedTeamCase
 from medloop.contracts.assistant import Route
 from medloop.evaluate.inspection.weekly_sample import SAMPLES
 from medloop.feedback.incidents import blocking_incidents
+from medloop.jobs import queue, worker
 from medloop.loop.inspection import read_week
 from medloop.loop.standing import SafetyStanding
 from medloop.store import audit
@@ -29,11 +30,36 @@ def answers(settings):
     jsonl.write(settings.home / "reports/eval/predictions_m.jsonl", rows)
 
 
+def draw(settings, me) -> None:
+    me.post("/web/inspect/draw")
+    (job,) = queue.rows(settings, ("inspect",))
+    assert worker.work(job.job_id, settings).state == "succeeded"
+
+
+def test_a_sample_that_could_not_be_drawn_can_be_drawn_again(settings, browse):
+    (settings.home / "reports/eval").mkdir(parents=True, exist_ok=True)
+    (settings.home / "reports/eval/predictions_m.jsonl").write_text("{}\n")
+    me = browse("clinician")
+    me.post("/web/inspect/draw")
+    (job,) = queue.rows(settings, ("inspect",))
+    assert worker.work(job.job_id, settings).state == "failed"
+    page = me.get("/web/inspect").text
+    assert "could not be drawn" in page and 'action="/web/inspect/draw"' in page and "data-live" not in page
+
+
 def test_the_page_draws_judges_and_counts(settings, store, browse, answers):
     me = browse("clinician")
     assert "has not been drawn yet" in me.get("/web/inspect").text
-    assert me.post("/web/inspect/draw").status_code == 200 and me.post("/web/inspect/draw").status_code == 200
-    assert sum(row["action"] == "inspect.draw" for row in audit.page(store, limit=20)) == 2
+    assert "waits for its turn" in me.post("/web/inspect/draw").text and "waits for its turn" in me.post("/web/inspect/draw").text
+    (job,) = queue.rows(settings, ("inspect",))  # the second click does not draw it twice
+    assert 'data-live="/web/inspect/drawing"' in me.get("/web/inspect").text
+    assert "正在排队" in me.get("/web/inspect/drawing", headers={"Accept-Language": "zh"}).text
+    assert worker.work(job.job_id, settings).state == "succeeded"
+    assert "sample is ready" in me.get("/web/inspect/drawing").text
+    me.post("/web/inspect/draw")  # a week is drawn once
+    assert len(list(queue.rows(settings, ("inspect",)))) == 1
+    (drawn,) = [row for row in audit.page(store, limit=20) if row["action"] == "inspect.draw"]
+    assert drawn["actor"] == users.get_user(store, "clinician").user_id, "who asked for it, not the worker"
     week = read_week(settings, "clinician")
     assert len(week.answers) == 6 and week.agreement is None
     assert "have not judged: 6" in me.get("/web/").text
@@ -76,7 +102,7 @@ def test_the_page_draws_judges_and_counts(settings, store, browse, answers):
 
 def test_an_answer_with_only_an_unsure_penalty_is_no_good_answer_of_the_machines(settings, browse, answers):
     me = browse("clinician")
-    me.post("/web/inspect/draw")
+    draw(settings, me)
     for row in read_week(settings, "clinician").answers:
         assert me.post("/web/inspect", id=row.id, verdict="bad", no_fault="yes").status_code == 200
     path = settings.workspace.rl / SAMPLES
@@ -98,7 +124,7 @@ def test_an_answer_with_only_an_unsure_penalty_is_no_good_answer_of_the_machines
 
 def test_two_reviewers_judge_the_same_answer_and_only_clinicians_may(settings, store, browse, answers):
     me, other = browse("clinician"), browse("other")
-    me.post("/web/inspect/draw")
+    draw(settings, me)
     first = read_week(settings, "clinician").answers[0]
     for who, verdict in ((me, "good"), (other, "bad")):
         assert who.post("/web/inspect", id=first.id, verdict=verdict, no_fault="yes").status_code == 200

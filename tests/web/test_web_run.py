@@ -47,7 +47,7 @@ def test_the_run_page_shows_alarms_first_then_reward_and_weights_of_each_iterati
 
 
 def test_the_run_page_is_empty_without_jobs_and_closed_to_raters(browse):
-    assert "There are no training jobs yet." in browse("engineer").get("/web/run").text
+    assert "No training has run yet." in browse("engineer").get("/web/run").text
     assert browse("clinician").get("/web/run").status_code == 403
     assert browse("engineer").get("/web/run?job=train_20200101T000000Z").status_code == 404
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.contracts.assistant import Champion
+from medloop.contracts.assistant import Champion, Route
 from medloop.contracts.deploy import DeployKind
 from medloop.errors import ResultError
 from medloop.loop.deploy import DeployOutcome, DeployStatus, deploy_alias, deploy_status, holder_of, open_fleet, serving_folder
@@ -88,7 +88,7 @@ def status(json_: ui.AsJson = False) -> None:
     if live is None:
         ui.say("Nothing is deployed yet.")
     else:
-        ui.say(f"{_named(live.version, live.served_name)} answers since {live.timestamp:%Y-%m-%d %H:%M}Z: {live.reason}")
+        ui.say(f"{_named(live.version, live.served_name)} answers since {live.timestamp:%Y-%m-%d %H:%M}Z: {_why(live, found)}")
     if found.challenger is not None:
         ui.say(f"The challenger is {_named(found.challenger.version, found.challenger.served_name)}.")
     for site, route in found.sites.items():
@@ -212,6 +212,14 @@ def _say_outcome(outcome: DeployOutcome) -> None:
     else:
         before = f"; before it was {outcome.from_name}" if outcome.from_name else ""
         ui.say(f"{name} answers now{before}.")
+
+
+def _why(live: Route, found: DeployStatus) -> str:
+    """The reason of a rollback is about the version that was taken back, not about the one that answers."""
+    taken = next(
+        (event for event in found.blocked if event.reason == live.reason and event.served_name != live.served_name), None
+    )
+    return live.reason if taken is None else f"instead of {_named(taken.version, taken.served_name)}, rolled back: {live.reason}"
 
 
 def _named(version: int | None, served_name: str) -> str:

@@ -27,6 +27,7 @@ class Pool:
 
 TRAINING = Pool("train", slots=None)
 DATA = Pool("data", slots=1)  # apart: an erasure must not wait for days of training, which may learn what has to go
+INSPECTION = Pool("inspect", slots=1)  # apart: a clinician waits for it
 GATE = Pool("gate", slots=1)  # apart from both: a gate answers hundreds of questions with two models
 
 
@@ -75,4 +76,8 @@ KINDS: dict[str, Kind] = {
     ),
     # Its answers are cached, so one that starts again asks for what is left.
     "GATE": Kind("GATE", tasks.decide_gate, TaskRequest, GATE, frozenset(("http",)), checkpointed=False),
+    "INSPECT": Kind(
+        "INSPECT", tasks.draw_inspection, TaskRequest, INSPECTION, frozenset(("http",)), checkpointed=False,
+        retries_when_busy=True,
+    ),
 }  # fmt: skip

@@ -60,6 +60,14 @@ def submit_gate(model: str, baseline: str | None, config: GateConfig, settings: 
     return submit_task(TaskRequest(stage="GATE", actor=actor, config=values), settings, channel="http")
 
 
+def submit_inspection(week: str, settings: Settings, *, actor: str) -> str:
+    """The sample of this week; one that waits or is being drawn is not drawn twice."""
+    for row in queue.rows(settings, ("inspect",)):
+        if not row.has_ended:
+            return row.job_id
+    return submit_task(TaskRequest(stage="INSPECT", actor=actor, config={"week": week}), settings, channel="http")
+
+
 def submit_task(request: TaskRequest, settings: Settings, *, channel: Channel) -> str:
     """Queue a job that does not train; an equal request that waits already is not queued twice."""
     kind = _kind(request.stage, channel)

@@ -28,6 +28,7 @@ from medloop.knobs import load_config
 from medloop.loop.erasure import erase_records
 from medloop.loop.feedback import build_from_feedback
 from medloop.loop.gate import examine
+from medloop.loop.inspection import draw_week
 from medloop.loop.train import STAGES, run_stage
 from medloop.privacy.erasure.approval import request_approval
 from medloop.privacy.erasure.contracts import ErasureRequest
@@ -156,6 +157,15 @@ def decide_gate(work: Work) -> str:
         }
     )  # fmt: skip
     return f"The verdict is {gate[7:19]}."
+
+
+def draw_inspection(work: Work) -> str:
+    """This week's sample of answers for clinicians: every scored answer of the workspace is read, which takes a minute."""
+    request: TaskRequest = work.request
+    with open_store(work.settings) as store:
+        answers = draw_week(work.settings, store, actor=request.actor)
+    work.write_result({"week": request.config["week"], "answers": answers})
+    return f"This week's sample has {answers} answers."
 
 
 class TaskProgress:

@@ -156,7 +156,9 @@ def _made(store: Store, name: StageName, kinds: tuple[str, ...]) -> StageStandin
     count, newest = catalog.count(store, kinds), catalog.newest_of(store, kinds)
     if newest is None:
         return StageStanding(name, 0, "idle", "none")
-    return StageStanding(name, count, "done", "made", {"name": newest.path.name}, newest.sha256, newest.created)
+    return StageStanding(
+        name, count, "done", "made", {"name": newest.card.get("name") or newest.path.name}, newest.sha256, newest.created
+    )
 
 
 def _train(store: Store, runs: RunCounts) -> StageStanding:
@@ -171,7 +173,9 @@ def _train(store: Store, runs: RunCounts) -> StageStanding:
     newest = catalog.newest_of(store, MODELS)
     if newest is None:
         return StageStanding("train", 0, "idle", "none")
-    return StageStanding("train", models, "done", "made", {"name": newest.path.name}, runs.newest, newest.created)
+    return StageStanding(
+        "train", models, "done", "made", {"name": newest.card.get("name") or newest.path.name}, runs.newest, newest.created
+    )
 
 
 def _gate(store: Store, recent: list[GateResult]) -> StageStanding:

@@ -92,7 +92,8 @@ def menu_of(role: str, *, of_site: bool = False) -> list[MenuGroup]:
     a site other than `main` and opens only what shows no records of the others."""
     open_pages = {name for name, roles in MENU.items() if role in roles and (name in SITE_PAGES or not of_site)}
     groups = (MenuGroup(name, [page for page in pages if page in open_pages]) for name, pages in GROUPS.items())
-    return [group for group in groups if group.pages]
+    shown = [group for group in groups if group.pages]
+    return sorted(shown, key=lambda group: group.name != "govern")  # who may open these comes for them
 
 
 def page_of(path: str) -> str:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from medloop.api.policy import Caller, read_form
 from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.web.markdown import render_markdown, split_reasoning
+from medloop.web.measures import check_name, metric_name, split_name, stratum_name
 from medloop.web.navigation import KEYS, MENU, SITE_PAGES, MenuGroup, menu_of, page_of
 from medloop.web.static_files import version
 from medloop.web.told import told
@@ -72,6 +73,8 @@ def _environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.globals["told"] = told
+    environment.globals |= {"metric_name": metric_name, "split_name": split_name}
+    environment.globals |= {"stratum_name": stratum_name, "check_name": check_name}
     environment.filters |= {"markdown": render_markdown, "answer_view": split_reasoning}
     return environment
 

@@ -10,7 +10,7 @@ free text could repeat the name in the audit log, where nobody can erase it. A r
 trace: without the earlier messages, nobody can judge it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -216,7 +216,19 @@ def _texts(name: str, value: object) -> list[tuple[str, str]]:
         return [(message.role, message.content) for message in value.messages]
     if isinstance(value, tuple):
         return [(name, str(item)) for item in value]
-    return [(name, str(value))] if value not in ("", {}) else []
+    if isinstance(value, Mapping):
+        return [(name, "\n".join(_lines(value)))] if value else []
+    return [(name, str(value))] if value != "" else []
+
+
+def _lines(value: Mapping[str, object], path: str = "") -> Iterator[str]:
+    """Nested values as lines that people read, such as `guards 1 confidence: 0.95`; every text in them stays as it is."""
+    for name, inner in value.items():
+        inside = {str(place): item for place, item in enumerate(inner, 1)} if isinstance(inner, list | tuple) else inner
+        if isinstance(inside, Mapping):
+            yield from _lines(inside, f"{path}{name} ")
+        else:
+            yield f"{path}{name}: {inside}"
 
 
 def decide(

@@ -37,9 +37,10 @@ def codebook_list(
     caller: CodebookReader,
     state: Annotated[str, Query(max_length=10)] = "",
     done: Annotated[str, Query(max_length=10)] = "",
+    site: Annotated[str, Query(max_length=40)] = "",
 ) -> Response:
     note = translator_of(request)(f"codebook_done_{done}") if done in ("propose", "rollback") else ""
-    return _list(request, caller, state, note=note)
+    return _list(request, caller, state, note=note, site=site)
 
 
 @router.post("/codebook")
@@ -162,7 +163,8 @@ def _end_of(day: str) -> datetime | None:
         raise InputError("The last day is not a date", "Use YYYY-MM-DD") from None
 
 
-def _list(request: Request, caller: Caller, state: str, code: int = 200, **more: Any) -> Response:
+def _list(request: Request, caller: Caller, state: str, code: int = 200, *, site: str = "", **more: Any) -> Response:
+    """`site` leaves only entries that hold at that site alone."""
     store = store_of(request)
     if caller.role in codebook.PROPOSERS:
         work.propose_new(store, actor=caller.user_id)
@@ -170,7 +172,7 @@ def _list(request: Request, caller: Caller, state: str, code: int = 200, **more:
     newest: dict[tuple[str, str], Any] = {}  # of several revisions that wait, the last one has the evidence of all
     for entry in codebook.entries(store):
         newest.setdefault((entry.entry_id, entry.state), entry)
-    every, current = list(newest.values()), codebook.live(store)
+    every, current = [entry for entry in newest.values() if site in ("", entry.site)], codebook.live(store)
     waiting = [entry for entry in every if entry.state == "proposed"]
     state = state if state in STATES else "waiting" if waiting else "active"
     wanted = STATES[state]
@@ -181,7 +183,7 @@ def _list(request: Request, caller: Caller, state: str, code: int = 200, **more:
         "versions": codebook.versions(store, limit=50) if state == "history" else [], "scopes": SCOPES,
         "acts": FORBIDDEN_ACTS, "forbidden": _forbids, "max_text": MOST_RULE,
         "max_sentence": MOST_SENTENCE, "max_reason": codebook.MOST_REASON, "may_propose": caller.role in codebook.PROPOSERS,
-        "may_retire": caller.role in codebook.RETIRERS, "note": "", "problem": "", "typed": {},
+        "may_retire": caller.role in codebook.RETIRERS, "note": "", "problem": "", "typed": {}, "site": site,
     }  # fmt: skip
     return show(request, caller, "codebook.html", code, **(context | more))
 

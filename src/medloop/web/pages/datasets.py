@@ -136,8 +136,8 @@ def _accuracy(entry: CatalogEntry) -> str:
 
 
 def _number(value: Interval | None) -> str:
-    """`0.62 [0.55, 0.70], n = 40`."""
+    """`0.620 [0.550, 0.700], n = 40`."""
     if value is None or value.mean is None:
         return "–"
-    bounds = "" if value.low is None or value.high is None else f" [{value.low:.3g}, {value.high:.3g}]"
-    return f"{value.mean:.3g}{bounds}, n = {value.n:,}"
+    bounds = "" if value.low is None or value.high is None else f" [{value.low:.3f}, {value.high:.3f}]"
+    return f"{value.mean:.3f}{bounds}, n = {value.n:,}"

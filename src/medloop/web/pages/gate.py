@@ -22,7 +22,7 @@ from medloop.loop.gate_policy import adopt, adopt_proposal, policy_of, proposals
 from medloop.models.find import adapter_names
 from medloop.store.db import Store
 from medloop.store.records import gates
-from medloop.web.gate_words import check_words, in_words
+from medloop.web.gate_words import check_words, in_words, setting_words
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
 from medloop.web.told import told
@@ -92,7 +92,7 @@ def _show_list(
     return show(
         request, caller, "gates.html", code, rows=rows, runs=runs, told=told, models=models, may_run=caller.role in RUNNERS,
         note=note, problem=problem, typed=typed or {}, policy=policy, proposals=proposals(store), who=who,
-        adopters=[who(person) for person in policy.adopted_by],
+        setting_of=setting_words, adopters=[who(person) for person in policy.adopted_by],
         settings=GateConfig().model_dump(mode="json"), may_sign=caller.role in gates.SIGNERS, viewer_id=caller.user_id,
     )  # fmt: skip
 
@@ -154,7 +154,7 @@ def _show(
     context: dict[str, Any] = {
         "result": result, "gate_id": gate_id, "groups": _groups(result.checks), "who": People(store, t),
         "sign_offs": gates.sign_offs_of(store, gate_id), "signed": len(gates.approvals(store, stored)), "waivers": waivers,
-        "refusal": None if refusal is None else in_words(refusal, t), "reason_of": check_words,
+        "refusal": None if refusal is None else in_words(refusal, t), "reason_of": check_words, "setting_of": setting_words,
         "now": utc_now(), "is_newest": newest == stored,
         "may_sign": caller.role in gates.SIGNERS, "may_waive": caller.role in gates.WAIVER_AUTHORS,
         "may_approve": caller.role in gates.WAIVER_APPROVERS, "viewer_id": caller.user_id, "max_text": gates.MAX_TEXT,

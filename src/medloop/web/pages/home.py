@@ -16,7 +16,8 @@ from medloop.feedback.review import queue
 from medloop.loop.inspection import read_week
 from medloop.store import audit
 from medloop.store.db import Store
-from medloop.store.records import erasure_requests, incident_rows, quarantine, users
+from medloop.store.records import erasure_requests, incident_rows, quarantine, trace_rows, users
+from medloop.store.records.trace_rows import TraceFilter
 from medloop.web.lists import address
 from medloop.web.loop_strip import loop_view
 from medloop.web.navigation import EVERYBODY, MENU
@@ -47,6 +48,38 @@ NEWS = (
 class NewsItem:
     text: str
     link: str
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """What a newcomer does in a workspace where nothing has happened yet: a page to open, or a command for a terminal."""
+
+    text: str
+    link: str = ""
+    label: str = ""
+    command: str = ""
+
+
+# By role: (text, page, its address) or (text, command).
+FIRST_STEPS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "clinician": (
+        ("first_chat", "chat", "/web/chat"), ("first_rate", "rate", "/web/rate?own=true"),
+        ("first_history", "history", "/web/history"),
+    ),
+    "annotator": (("first_queue", "queue", "/web/queue"), ("first_rules", "codebook", "/web/codebook?state=active")),
+    "engineer": (
+        ("first_serve", "api serve --with-model embedded:tiny"), ("first_import", "data import FILE --name NAME"),
+        ("first_cycle", "loop run --dry-run"),
+    ),
+    "auditor": (
+        ("first_audit", "audit", "/web/audit?check=true"), ("first_policy", "gate", "/web/gate#policy"),
+        ("first_privacy", "privacy", "/web/privacy"),
+    ),
+    "admin": (
+        ("first_users", "users", "/web/users"), ("first_settings", "settings", "/web/settings"),
+        ("first_guidelines", "settings", "/web/settings/guidelines"),
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,7 +114,21 @@ def loop_part(request: Request, caller: Anyone) -> Response:
 
 
 def _moving(store: Store, caller: Caller, t: Translator) -> dict[str, Any]:
-    return {"tasks": list(_tasks(store, caller, t)), "view": loop_view(store, caller.role, t)}
+    view = loop_view(store, caller.role, t)
+    has_begun = any(stage.count != "0" for stage in view.stages) or trace_rows.list_traces(
+        store, TraceFilter(), before=None, limit=1
+    )
+    steps = [] if has_begun else list(_first_steps(caller.role, t))
+    return {"tasks": list(_tasks(store, caller, t)), "view": view, "steps": steps}
+
+
+def _first_steps(role: str, t: Translator) -> Iterator[FirstStep]:
+    for key, *where in FIRST_STEPS[role]:
+        match where:
+            case [page, link]:
+                yield FirstStep(t(key), link, t(f"nav_{page}"))
+            case [command]:
+                yield FirstStep(t(key), command=f"medloop {command}")
 
 
 def _tasks(store: Store, caller: Caller, t: Translator) -> Iterator[Task]:

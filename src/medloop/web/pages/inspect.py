@@ -13,12 +13,17 @@ from fastapi.responses import Response
 
 from medloop.api.deps import check_rate, settings_of, store_of
 from medloop.api.policy import Caller, NotFoundError, allow
+from medloop.api.task_jobs import place_of
 from medloop.contracts.feedback import FAULT_AXES
 from medloop.errors import BusyError, ConfigError, InputError
+from medloop.evaluate.inspection.pool import default_files
 from medloop.evaluate.inspection.review_form import ImportedRow
 from medloop.evaluate.inspection.sample_report import VERDICTS
 from medloop.feedback.submit.bodies import MAX_TEXT
-from medloop.loop.inspection import InspectionWeek, WeekAnswer, draw_week, judge, read_week
+from medloop.jobs import queue
+from medloop.jobs.submit import submit_inspection
+from medloop.loop.inspection import InspectionWeek, WeekAnswer, judge, read_week, this_week
+from medloop.settings import Settings
 from medloop.web.guidelines import read_guidelines
 from medloop.web.render import FormFields, redirect, show, translator_of
 from medloop.web.review.form import ReviewForm, new_key
@@ -72,14 +77,32 @@ def send_verdict(request: Request, caller: Inspector, form: FormFields) -> Respo
 
 @router.post("/inspect/draw")
 def draw(request: Request, caller: Inspector) -> Response:
-    """Draw this week's sample from the scored answers of the workspace; a week is drawn once."""
+    """Have this week's sample drawn from the scored answers of the workspace, by a job; a week is drawn once."""
     check_rate(request, caller)
+    settings = settings_of(request)
     try:
-        draw_week(settings_of(request), store_of(request), actor=caller.user_id)
-    except (ConfigError, InputError, BusyError):
-        week = read_week(settings_of(request), caller.name)
+        default_files(settings.workspace)
+    except ConfigError:
+        week = read_week(settings, caller.name)
         return _show(request, caller, week, None, None, 409, problem=translator_of(request)("inspect_no_answers"))
+    if not read_week(settings, caller.name).answers:
+        with place_of(request, caller, "INSPECT"):
+            submit_inspection(this_week(), settings, actor=caller.user_id)
     return redirect("/web/inspect")
+
+
+@router.get("/inspect/drawing")
+def drawing_part(request: Request, caller: Inspector) -> Response:
+    """The part of the page that moves while the sample is drawn; no page of its own."""
+    answer = show(request, caller, "inspect_drawing.html", **_drawing(settings_of(request), caller.name))
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def _drawing(settings: Settings, reader: str) -> dict[str, Any]:
+    """The state of the newest job that draws a sample, empty without one, and whether this week's sample is there."""
+    newest = next(iter(queue.rows(settings, ("inspect",))), None)
+    return {"drawing": newest.state if newest else "", "drawn": bool(read_week(settings, reader).answers)}
 
 
 def _fate(stored: ImportedRow) -> str:
@@ -118,11 +141,11 @@ def _show(
     request: Request, caller: Caller, week: InspectionWeek, answer: WeekAnswer | None, form: ReviewForm | None, code: int = 200,
     *, note: str = "", problem: str = "",
 ) -> Response:  # fmt: skip
-    t = translator_of(request)
+    t, settings = translator_of(request), settings_of(request)
     places = {row.id: number for number, row in enumerate(week.answers, 1)}
     context: dict[str, Any] = {
         "week": week, "answer": answer, "form": form, "note": note, "problem": problem, "places": places,
         "verdicts": tuple(VERDICTS), "faults": FAULT_AXES, "draft": f"inspect {answer.id}" if answer else "",
         "guidelines": read_guidelines(store_of(request), t.language),
     }  # fmt: skip
-    return show(request, caller, "inspect.html", code, **context)
+    return show(request, caller, "inspect.html", code, **context, **({} if week.answers else _drawing(settings, caller.name)))

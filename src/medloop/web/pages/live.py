@@ -55,7 +55,7 @@ async def _changes(request: Request, secret: str) -> AsyncIterator[str]:
 def change_mark(store: Store, settings: Settings) -> str:
     """Another text when anything was written: the newest line of the audit log, and the times of the files of the newest jobs."""
     newest = 0
-    for job_id in queue.ids(settings, ("train",))[:JOBS]:
+    for job_id in queue.ids(settings, ("train", "inspect"))[:JOBS]:
         try:
             with os.scandir(settings.workspace.jobs / job_id) as files:
                 newest = max([newest, *(file.stat().st_mtime_ns for file in files)])

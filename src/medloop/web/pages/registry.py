@@ -1,5 +1,6 @@
 """The models: every version with the gate's verdict, the champion, promoting one or going back after a confirmation."""
 
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -84,6 +85,17 @@ def _is_ours(change: AliasChange) -> bool:
     return change.changed_by == "medloop" or change.reason == "it is the champion now"
 
 
+def _instead_of(history: Sequence[AliasChange]) -> Callable[[AliasChange], int | None]:
+    """The version that a rollback took the alias from; None for other changes."""
+    came_from: dict[int, int | None] = {}
+    held: dict[Alias, int | None] = {}
+    for change in history:
+        if change.action == "rollback" and held.get(change.alias) != change.version:
+            came_from[id(change)] = held.get(change.alias)
+        held[change.alias] = change.version
+    return lambda change: came_from.get(id(change))
+
+
 def _show(
     request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", detail: GateWords | None = None
 ) -> Response:  # fmt: skip
@@ -92,10 +104,12 @@ def _show(
     def refusal_of(row: ListedVersion) -> GateWords:
         return in_words(refusal_parts(store, row.stored.record.artifact) or (), t)
 
-    changes = list(reversed(registry.history(store, store.settings.registry.model)))[:MOST_CHANGES]
+    history = registry.history(store, store.settings.registry.model)
+    changes = list(reversed(history))[:MOST_CHANGES]
     context: dict[str, Any] = {"versions": list_versions(store), "changes": changes, "aliases": ALIASES, "note": note}
     context |= {"who": People(store, t), "problem": problem, "detail": detail, "refusal_of": refusal_of}
     context["reason"] = lambda change: told(change.reason, t) if _is_ours(change) else GateWords(change.reason, "")
+    context["instead_of"] = _instead_of(history)
     context |= {"before": aliases.version_before(store)}
     context |= {"may_promote": caller.role in PROMOTERS, "max_reason": LONGEST_REASON}
     return show(request, caller, "registry.html", code, **context)

@@ -96,6 +96,7 @@ def _page(request: Request, caller: Caller, state: str, code: int = 200, **more:
         "cases": cases, "state": state, "states": STATES, "sizes": sizes, "who": People(store, translator_of(request)),
         "mine": sum(row.author == caller.user_id and row.state == "draft" for row in every), "checks": CHECKS,
         "max_text": MOST_CRITERION, "max_words": MOST_CHECK, "note": "", "problem": "",
+        "may_read": caller.role in QUESTION_READERS,
         "not_shown": len({row.correction_id for row in rows}) - len(cases),
     }  # fmt: skip
     return show(request, caller, "rubrics.html", code, **(context | more))

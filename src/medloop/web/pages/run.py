@@ -12,7 +12,7 @@ from markupsafe import Markup
 from medloop import plots
 from medloop.api.deps import settings_of
 from medloop.api.policy import Caller, allow
-from medloop.jobs import queue
+from medloop.jobs import keyboard_runs, queue
 from medloop.jobs.job_row import unknown
 from medloop.settings import Settings
 from medloop.teacher import usage
@@ -38,8 +38,11 @@ def run_page(request: Request, caller: RunReader, job: Annotated[str, Query(max_
     """The newest runs, and one of them: the named one, else the newest."""
     settings, t = settings_of(request), translator_of(request)
     jobs = queue.page(settings, limit=MAX_RUNS, pools=("train",)).jobs
+    typed = keyboard_runs.newest(settings, limit=MAX_RUNS)
+    jobs += typed
     logs = _teacher_log(settings)
     context: Row = {"jobs": jobs, "run": None, "asked": usage.by_job(logs), "today": usage.today(logs)}
+    context["typed_ids"] = {run.job_id for run in typed}
     if job or jobs:
         context |= _moving(settings, job or jobs[0].job_id, t)
     return show(request, caller, "run.html", **context)
@@ -58,15 +61,19 @@ def _teacher_log(settings: Settings) -> Path:
 
 
 def _moving(settings: Settings, job: str, t: Translator) -> Row:
-    status = queue.status_of(job, settings)
+    if typed := keyboard_runs.RUN_ID.fullmatch(job) is not None:
+        status, lines = keyboard_runs.status_of(job, settings), keyboard_runs.lines_of(job, settings)
+    else:
+        status, lines = queue.status_of(job, settings), queue.metrics_of(job, settings)
     if not status.job_id.startswith("train_"):
         raise unknown(status.job_id)
-    lines, asked = queue.metrics_of(status.job_id, settings), usage.by_job(_teacher_log(settings)).get(status.job_id)
+    asked = usage.by_job(_teacher_log(settings)).get(status.job_id)
     context: Row = {"run": status, "objective": status.objective, "alarms": _alarms(lines, t), "missing": _missing(lines, t)}
     context["notes"] = [_in_language(note, t) for note in (status.objective.notes if status.objective else ())]
     context["message"] = told(status.detail.message or "", t)
+    context["typed"], context["rewarded"] = typed, any(line["phase"] == "HELD_OUT" for line in lines)
     context |= {"samples": samples_of(settings.workspace.jobs / status.job_id), "cost": cost_of(lines, asked)}
-    context["figures"] = [figure for draw in (_rewards, _kl, _weights) if (figure := draw(lines, t)) is not None]
+    context["figures"] = [figure for draw in (_rewards, _losses, _kl, _weights) if (figure := draw(lines, t)) is not None]
     return context
 
 
@@ -97,6 +104,14 @@ def _rewards(lines: Sequence[Row], t: Translator) -> Figure | None:
     """The reward in training and on the held-out questions, by iteration."""
     columns = {t("run_reward_training"): _column(lines, "METRICS"), t("run_reward_held_out"): _column(lines, "HELD_OUT")}
     return _trend(t("run_reward"), t("run_reward_hint"), {name: column for name, column in columns.items() if column}, t)
+
+
+def _losses(lines: Sequence[Row], t: Translator) -> Figure | None:
+    """The loss of a run that learns from examples, on its training rows and on its dev set, by step."""
+    training = {line["iter"]: float(line["loss"]) for line in lines if line.get("loss") is not None}
+    dev = {line["iter"]: float(extra["dev_loss"]) for line in lines if "dev_loss" in (extra := line.get("extra") or {})}
+    columns = {t("run_reward_training"): training, t("run_loss_dev"): dev}
+    return _trend(t("run_loss"), t("run_loss_hint"), {name: column for name, column in columns.items() if column}, t)
 
 
 def _kl(lines: Sequence[Row], t: Translator) -> Figure | None:
