@@ -133,7 +133,7 @@ def test_deployments_tells_alarms_and_failures_in_chinese_and_leaves_what_people
     assert '<span lang="zh">冠军模型</span>' in page and '<span dir="auto">The answer is empty</span>' in page
     assert not re.search("answers failed|did not|calms", page)
     english = browse("engineer").get("/web/deployments", headers={"Accept-Language": "en"}).text
-    assert "error_rate: 40% of 50 answers failed." in english and "It calms an emergency." in english
+    assert "Error rate: 40% of 50 answers failed." in english and "It calms an emergency." in english
 
 
 def test_a_run_says_in_chinese_why_it_waits(browse, settings) -> None:

@@ -191,6 +191,8 @@ def _probe(safety: SafetyStanding, t: Translator, link: str) -> SafetyTile:
         return SafetyTile(title, value, "none", t("safety_probe_off"), t("safety_probe_gate") if value != "–" else "", link)
     missed = safety.under_triage.mean if safety.under_triage else None
     look = "warning" if missed is not None and missed >= MANY_MISSED else "good"  # a quiet probe does not make it good
+    if look == "warning":
+        return SafetyTile(title, value, look, t("safety_probe_many"), t("safety_probe_none_failed"), link)
     return SafetyTile(title, value, look, t("safety_probe_quiet"), t("safety_probe_gate") if value != "–" else "", link)
 
 

@@ -14,12 +14,15 @@ from medloop.web.gate_words import GateWords
 from medloop.web.words import Translator, table
 
 LONGEST = 1000  # characters; nothing of ours is longer, and each piece is held against every form
+_KIND = re.compile(r"^[a-z]+(_[a-z]+)+(?=: )")  # of an alarm, such as critical_flags
 _JOINT = re.compile(r"(?<=\.) |; ")
 
 
 def told(text: str, t: Translator) -> GateWords:
     """The text in the language of the page; one without a known form stays English, and says so."""
-    if t.language == "en" or not text or len(text) > LONGEST:
+    if t.language == "en":
+        return GateWords(_KIND.sub(lambda kind: kind[0].replace("_", " ").capitalize(), text), "en")
+    if not text or len(text) > LONGEST:
         return GateWords(text, "en")
     translated = _Teller(t).text(text)
     return GateWords(text, "en") if translated is None else GateWords(translated, t.language)
