@@ -76,6 +76,7 @@ REACHED = {
     "/web/settings/guidelines": "settings",
     "/web/audit/export": "audit",
     "/web/search": "layout",
+    "/web/inspect/drawing": "inspect",  # no page: the part that moves while a sample is drawn
     "/web/loop": "layout",  # no page: the part of the home page that moves
     "/web/events": "layout",  # no page: says when something has changed
     "/web/alive": "layout",  # no page: keeps a session open while somebody types
