@@ -76,7 +76,8 @@ def test_a_sentence_of_the_loop_has_a_chinese_form_with_its_numbers(text: str) -
     )
     assert sorted(re.findall(r"\d[\d.,:]*\d|\d", text)) == sorted(re.findall(r"\d[\d.,:]*\d|\d", chinese.text))
     assert "。。" not in chinese.text and not chinese.text.endswith("."), "one full stop, a Chinese one"
-    assert told(text, Translator("en")).text == text
+    english = told(text, Translator("en")).text  # as it is, but for the kind of an alarm at its beginning
+    assert english.lower().replace("_", " ") == text.lower().replace("_", " ") and not re.match("[a-z]+_[a-z_]+: ", english)
     assert told("An unknown sentence.", Translator("zh")) == ("An unknown sentence.", "en"), "it says that it is English"
 
 
