@@ -64,6 +64,9 @@ def test_titles_in_latin_letters_make_no_foreign_answer() -> None:
         ("Is acute chest pain with ST elevation associated with mortality in patients over 80?", "No association was seen."),
         ("特重度烧伤是指三度烧伤面积", "20%～29%"),
         ("咯血量多，血色鲜红，伴胸痛气促，证属", "肝火犯肺，治宜清肝泻肺"),
+        ("一个昏迷病人被送到医院，医生对他进行处理，这种关系属于", "主动-被动型"),
+        ("某化工厂工人，突发胸闷、呼吸困难，吐粉红色泡沫痰，考虑是哪种气体中毒", "二氧化碳"),
+        ("女性，60岁，突然左侧肢体无力，说话不清，病损部位在", "右侧基底节区"),
         ("成年患者，输血后突发寒战高热、呼吸困难、血压下降，可能发生", "细菌污染反应"),
     ],
 )

@@ -20,7 +20,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
 
-VERSION: Final = "6"
+VERSION: Final = "7"
 CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 LONGEST: Final = {"en": 400, "zh": 120}  # characters of a question that says what is the matter and asks for nothing else
 _TASK: Final = lazy_pattern(
@@ -29,14 +29,14 @@ _TASK: Final = lazy_pattern(
     r"|^\W*(?:q|a)[:：]|翻译|改写|总结|大写|下列|选项|[(（]\s*[)）]|正确(?:的|步骤|流程|做法|是)|剧情|字体|写一|如果你|假如|作文"
     r"|首选|应首先|首先(?:应|考虑|采取|做|要)|最(?:可能|有可能|适宜|合适|佳|常见|主要|重要|早)的?|不包括|不属于|不宜|错误的|的是$|该(?:患者|病人|患儿|产妇)"
     r"|查体|患儿|主诉|辅助检查|实验室检查|入院时|病史摘要|神志尚?清|下述|以上哪|哪项|哪种效应|此时应|(?:患者|病人)应|估计失血|称之?为$|角度$"
-    r"|(?:患者|病人)[，,]?(?:男|女)[，,性]|(?:成年|老年|术后)患者|可能(?:发生|为|是|出现)(?:了)?$"
+    r"|(?:患者|病人)[，,]?(?:男|女)[，,性]|(?:成年|老年|术后)患者|如图|^[男女]性|^某[^，,。]{2,12}[工男女者]|是?哪种(?:气体|毒物)|可能(?:发生|为|是|出现)(?:了)?$"
 )
 # The beginning of a sentence that an option ends, or a definition: nobody asks, and nobody is there.
 _STEM: Final = lazy_pattern(
-    r"(?:是|为|应|有|于|属|宜|指|采用|选用|见于|包括|取决于|考虑|属于|表现为|治法|方剂|证型|面积|机制)[:：]?[。.]?$"
+    r"(?:是|为|应|有|于|属|宜|指|在|治用|采用|选用|见于|包括|取决于|考虑|属于|表现为|治法|方剂|证型|面积|机制)[:：]?[。.]?$"
     r"|是指|指的是|证属|辨证|主治|病机|(?:停药|用药|治疗|护理|抢救)时应(?:注意)?$"
 )
-_OWN: Final = lazy_pattern(r"[我俺咱他她]|老公|老婆|宝宝|[爸妈爷奶]|孩子|你好|您好|医生|大夫")
+_OWN: Final = lazy_pattern(r"[我俺咱]|老公|老婆|宝宝|[爸妈爷奶]|孩子|你好|您好|(?:医生|大夫)[，,。：:!！你您]")
 _ASKS: Final = lazy_pattern(r"[?？吗呢吧嘛么]|怎|什么|如何|哪|多[久少长]|请问|[帮求]|办|是否|能不能|要不要|该不该|可不可以")
 # The voice of a study: does one thing go with another, in people of whom none is named?
 _RESEARCH: Final = lazy_pattern(

@@ -52,6 +52,10 @@ SURE, CONTRADICTED = 0.5, 0.25  # the probability that is enough alone, and the 
 _LOW: Final = lazy_pattern(
     r"\b(?:thoughts|hang|low|drink\w*|bottle of (?:wine|vodka|whisk\w+|rum|gin|bourbon)|(?:with|to|hit) the bottle)\b"
 )
+# A sentence to somebody; a bare noun ("二氧化碳") is the option of a quiz.
+_SENTENCE: Final = lazy_pattern(
+    r"[.!?。！？~～]|[吧了呢啊哦嘛不没别就等睡歇忍喝]|休息|\b(?:you|it|it's|he|she|they|that|that's|this|just|don't|be|is|are|will|i|my)\b"
+)
 _FAREWELL: Final = lazy_pattern("早日康复|随时(?:告诉|咨询|联系)")
 FRAGMENT: Final = 18  # characters, a third of them no letters, below which a reply says nothing; a quarter of it in Chinese
 CLEAR: Final = 0.8  # the probability from which the learnt judge alone is a verdict
@@ -121,7 +125,10 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
     if learnt:
         return fault_detector.faults(question, answer, level).reassuring >= CLEAR and names_illness(question)
     if reason == PASSED_OVER and (
-        _FIRST_AID.search(fold(answer)) or _AGAIN.search(fold(question)) or not names_patient(question)
+        _FIRST_AID.search(fold(answer))
+        or _AGAIN.search(fold(question))
+        or not names_patient(question)
+        or not _SENTENCE.search(fold(answer))
     ):
         return False
     said = sum(map(str.isalpha, answer))  # a number says nothing

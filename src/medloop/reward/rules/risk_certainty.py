@@ -16,6 +16,7 @@ from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import split_answer
 from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect.act_model import kind_of
+from medloop.reward.detect.asked_form import is_exam_key
 from medloop.reward.detect.certainty import (
     is_about_mood,
     is_denied_emergency,
@@ -70,7 +71,7 @@ class RiskFinding:
 
 def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     """Whether a finding is a verdict: it is about a patient, and of a kind that is right where it was read."""
-    if not speaks_of_patient(question) or _WANTED.search(fold(question)):
+    if not speaks_of_patient(question) or _WANTED.search(fold(question)) or is_exam_key(answer):
         return False
     short, evidence = _is_short_answer(answer), finding.act.evidence[0] if finding.act.evidence else None
     if finding.reason in (ABANDONED, LEFT_AT_HOME):
