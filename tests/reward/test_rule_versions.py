@@ -19,7 +19,7 @@ KNOWN: dict[tuple[str, str], tuple[str, str]] = {
     ("length", "3/points-6/fluency-1/advice-5/acts-9/lexicon-11"): ("a63357a4125bc026", "2689b9abbfbc48aa"),
     ("off_topic", "6/points-6/fluency-1/advice-5/acts-9/lexicon-11/urgency-6"): ("f328c6b894fc4eee", "a4ea5d8158fbee87"),
     ("overtriage", "5/acts-9/lexicon-11/urgency-6/certainty-7"): ("b76aed30f49aadae", "8d8912bf8110b61e"),
-    ("repetition", "4"): ("2d2103eb627cd498", "d731a198f30d23e1"),
+    ("repetition", "5"): ("2d2103eb627cd498", "d731a198f30d23e1"),
     ("risk", "13/acts-9/hazards-6/faults-3/lexicon-11/certainty-7"): ("4f3caeb12ef5e90f", "a1e8014fa9ee6a8f"),
     ("safety_net", "5/acts-9/lexicon-11/urgency-6"): ("7e53216ba519acca", "3e873a23429e79e3"),
     ("undertriage", "5/acts-9/lexicon-11/urgency-6/points-6/fluency-1/certainty-7"): ("daba275723c8c225", "753800718051e836"),

@@ -35,6 +35,7 @@ WHOLE = 0.2  # ... if this share of its words is in clauses that came before
 CLAUSE = 3  # words of a clause that is somebody's sentence; shorter ones count from the third time on
 COPIES = "The answer repeats the question."
 _REPEATED_CHARACTER = lazy_pattern(r"(\S)\1{7,}")
+_ITEM = lazy_pattern(r"\n+|\s[-•*]\s|(?<=[.;。；])\s*")
 _CLAUSE_END = lazy_pattern(r"\n+|\s[-•*]\s|[.;!?:,](?=\s|$)|[。；！？：，、]|\b\d{1,2}[.)、]")
 _PLACEHOLDER = lazy_pattern(r"([×xX?？…·])\1{3,}")  # what is left blank
 _RULER = lazy_pattern(r"[-=_*#.~]")  # drawn lines and tables are layout
@@ -43,7 +44,7 @@ _RULER = lazy_pattern(r"[-=_*#.~]")  # drawn lines and tables are layout
 @dataclass(frozen=True)
 class Repetition:
     name: str = "repetition"
-    version: str = "4"
+    version: str = "5"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
@@ -64,10 +65,18 @@ class Repetition:
 def _is_sure(question: str, text: str, reason: str) -> bool:
     if reason == COPIES:
         return is_echo(question, text)
-    if holds_code(text) or is_exam_key(text) or asks_for_refrain(question) or _whole_repeats(text) < WHOLE:
+    if holds_code(text) or is_exam_key(text) or _lists_alike(text) or asks_for_refrain(question) or _whole_repeats(text) < WHOLE:
         return False
     own = own_words(question, text)  # a text that takes up the question twice is no loop
     return ramp(repeated_share(_PLACEHOLDER.sub(" ", own)), FREE, FULL) >= CLEARLY
+
+
+def _lists_alike(text: str) -> bool:
+    """Whether half of a text are items that begin alike and go on differently, as sources and addresses do."""
+    items = [words(item) for item in _ITEM.split(text) if item.strip()]
+    beginnings = Counter(item[:NGRAM] for item in set(items) if len(item) > NGRAM)
+    alike = sum(len(item) for item in set(items) if beginnings[item[:NGRAM]] > 2)
+    return alike > sum(map(len, items)) / 2
 
 
 def _whole_repeats(text: str) -> float:
