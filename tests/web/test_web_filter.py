@@ -34,7 +34,7 @@ def test_an_engineer_counts_by_a_tree_and_sees_the_way_to_the_dataset(store, bro
     assert "Corrections" in svg and "sft_train.jsonl" in svg and ">3</text>" in svg
     assert re.search(r"Traces → Ratings</td><td class=\"number\">1<", drawn)
     zh = browse("engineer").get(f"/web/filter?{ASKED}", headers={"Accept-Language": "zh"}).text
-    assert "9 条记录中有 6 条符合" in zh and "从轨迹到数据集" in zh
+    assert "9 条记录中有 6 条符合" in zh and "从对话追踪到数据集" in zh
     assert browse("clinician").get("/web/filter").status_code == 403
 
 

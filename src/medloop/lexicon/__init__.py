@@ -28,7 +28,7 @@ __all__ = [
     "find_urgent_advice", "folded", "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
-VERSION = "11"
+VERSION = "12"
 
 
 class Mention:

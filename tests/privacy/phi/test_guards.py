@@ -5,13 +5,15 @@ import gc
 import importlib
 import pkgutil
 import re
+import time
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from medloop.privacy import phi
-from medloop.privacy.phi import guards
+from medloop.privacy.phi import guards, noted_text
 from medloop.privacy.phi.required import required
 
 TEXTS = (
@@ -51,9 +53,9 @@ def test_what_is_required_is_in_every_match_of_every_expression(expressions):
     for pattern in guarded:
         pattern.flags  # noqa: B018  compiled
         pattern._guard()
-    guards._index.build()
-    guards.note(*TEXTS)
-    assert len(guards._index.noted) >= len(TEXTS) - 1  # one has letters whose case is odd, and is searched as it is
+    noted_text._table.build()
+    noted_text.note(*TEXTS)
+    assert len(guards.noted) >= len(TEXTS) - 1  # one has letters whose case is odd, and is searched as it is
     matched = skipped = 0
     for text in TEXTS:
         for (source, flags), pattern in zip(expressions, guarded, strict=True):
@@ -84,9 +86,9 @@ def test_an_expression_that_matches_is_never_skipped(pattern, text):
     guarded = guards.lazy_pattern(pattern)
     assert guarded.search(text)
     guarded._guard()
-    guards._index.build()
+    noted_text._table.build()
     long = f"....{text}...."
-    guards.note(text, long)
+    noted_text.note(text, long)
     assert guarded.search(long) and list(guarded.finditer(long)) != []
     assert bool(guarded.search(text)) == bool(re.search(pattern, text))
 
@@ -101,7 +103,37 @@ def test_a_text_without_the_pieces_is_not_searched():
     guarded = guards.lazy_pattern("quarantine|isolat(?:e|ion)")
     guarded.search("")
     guarded._guard()
-    guards._index.build()
-    guards.note("Two days of fever and a cough.", "She was isolated.")
+    noted_text._table.build()
+    noted_text.note("Two days of fever and a cough.", "She was isolated.")
     assert guarded.finditer("Two days of fever and a cough.") is guards._NO_MATCHES
     assert guarded.search("She was isolated.")
+
+
+def test_threads_that_guard_at_once_never_share_a_bit(monkeypatch):
+    class Slow(list):
+        """Its length is old by the time somebody uses it."""
+
+        def __len__(self):
+            length = list.__len__(self)
+            time.sleep(0.001)
+            return length
+
+    monkeypatch.setattr(guards, "clauses", Slow())
+    with ThreadPoolExecutor(4) as pool:
+        bits = list(pool.map(lambda number: guards._add([frozenset({str(number)})]), range(20)))
+    assert len(set(bits)) == 20 and all(guards.clauses[bit.bit_length() - 1] == {str(n)} for n, bit in enumerate(bits))
+
+
+def test_an_expression_that_is_guarded_while_the_table_is_built_is_still_searched(monkeypatch):
+    class Growing(list):
+        """Gets another clause while it is read, as from another thread."""
+
+        def __iter__(self):
+            yield from list.__iter__(self)
+            self.append(frozenset({"late"}))
+
+    monkeypatch.setattr(guards, "clauses", Growing([frozenset({"early"})]))
+    monkeypatch.setattr(noted_text, "clauses", guards.clauses)
+    table = noted_text._PieceTable()
+    table.build()
+    assert table.known == 1  # what is not in the table does not count as known

@@ -117,14 +117,18 @@ class Disguise(NamedTuple):
 
 
 def _search(regex: str, flags: int = 0) -> Callable[[str], object]:
-    expression = lazy_pattern(regex, flags)
+    return _searching(lazy_pattern(regex, flags))
+
+
+def _searching(expression: re.Pattern[str]) -> Callable[[str], object]:
+    """Its search, looked up at each use: the expression is compiled at the first one."""
     return lambda text: expression.search(text)
 
 
 DISGUISES = (
     Disguise("base64", "decode Sm9obiBTbWl0aCA1NTUtMTIzNA==", 1, _has_base64),
     Disguise("hexadecimal bytes", "hex 4a6f686e20536d697468", 1, _has_hex),
-    Disguise("binary", "01001010 01101111 01101000 01101110", 28, _BITS.search),
+    Disguise("binary", "01001010 01101111 01101000 01101110", 28, _searching(_BITS)),
     Disguise("percent signs of a web address", "data %4A%6F%68%6E", ("%",), _search(r"(?:%[0-9A-Fa-f]{2}){4}")),
     Disguise("entities of HTML", "&#74;&#111;&#104;", ("&#",), _search(r"(?:&#x?[0-9A-Fa-f]{2,6};){2}")),
     Disguise("escapes of a programming language", r"\u738b\u82b3", ("\\u", "\\x", "u+"), _search(r"(?:\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|U\+[0-9A-Fa-f]{4} ?){2}")),
@@ -133,13 +137,13 @@ DISGUISES = (
     Disguise("digits in English words", "five five five zero one nine nine", ("zero", "three", "five", "seven", "eight", "nine"), _search(rf"(?<![A-Za-z])(?:(?:{_ENGLISH})[ ,\-]{{1,2}}){{6}}(?:{_ENGLISH})(?![A-Za-z])", re.I)),
     Disguise("digits in pinyin", "yi san ba ling ling yi san", ("ling", "san", "jiu", "liu"), _search(rf"(?<![A-Za-z])(?:(?:{_PINYIN})[ ,\-]){{6}}(?:{_PINYIN})(?![A-Za-z])", re.I)),
     Disguise("digits in Chinese characters, also mixed", "1三8零0一3八", (), _search(rf"(?=[\d]{{0,12}}[{_HAN_DIGIT}])[{_HAN_DIGIT}\d]{{7}}(?<!年)"), False),
-    Disguise("letters in place of digits", "call l38OO138OOO", 2, _MASKED_DIGITS.search),
+    Disguise("letters in place of digits", "call l38OO138OOO", 2, _searching(_MASKED_DIGITS)),
     Disguise("letters in place of digits, in groups", "call 2l2-555-Ol9O", 4, _search(r"(?<![\w\-])(?=[\d\-. ]{0,11}[OolI])[\dOolI]{3}([\-. ])[\dOolI]{3,4}\1[\dOolI]{2,6}(?![\w\-])")),
     Disguise("an e-mail address kept apart", "a n n a @ m a i l . c o m", ("@",), _search(r"(?<!\w)(?:[\w.] ){2,40}@ (?:[\w.] ){2,40}\w(?!\w)")),
     Disguise("digits in place of letters", "patient J0hn5on", 1, _has_leet),
     Disguise("signs in place of letters", "for M@ry Sm!th", ("@", "$", "!"), _has_leet),
-    Disguise("letters of two scripts in one word", "patient Аnnа", (), _MIXED_SCRIPT.search, False),
-    Disguise("letters kept apart", "name J-o-h-n-s-o-n", (), _LETTERS.search),
+    Disguise("letters of two scripts in one word", "patient Аnnа", (), _searching(_MIXED_SCRIPT), False),
+    Disguise("letters kept apart", "name J-o-h-n-s-o-n", (), _searching(_LETTERS)),
     Disguise("letters with signs between them", "姓w.a.n.g", (".", "*", "_", "-", "|", "/"), _search(r"(?<![A-Za-z])(?:[A-Za-z][.*_|/]){3,30}[A-Za-z](?![A-Za-z.])")),
     Disguise("Chinese characters with signs between them", "住朝*阳*区*望*京", ("*", "＊", "|", "_", "~", "^", "+", "/", "."), _search(r"(?:[\u4e00-\u9fff][*|_~^+/.]){3,60}[\u4e00-\u9fff]"), False),
     Disguise("signs within a name", "患者王_芳", ("_", "*", "|", "~", "/", ".", "-", "+"), _search(r"(?:患者|病人|患儿|姓名:?|我?叫|我是|家属|联系人|本人|姓)[ ]?[\u4e00-\u9fff][_*|~/.+\-]{1,2}[\u4e00-\u9fff]"), False),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 
-from medloop.privacy.phi import foreign_ids, guards, mentions, term_names
+from medloop.privacy.phi import foreign_ids, mentions, term_names
 from medloop.privacy.phi.allowed import is_term
 from medloop.privacy.phi.chinese import names as chinese_names
 from medloop.privacy.phi.chinese import places as chinese_places
@@ -14,6 +14,7 @@ from medloop.privacy.phi.english import titled_names as english_titles
 from medloop.privacy.phi.english import unusual as english_unusual
 from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.normalize import MASK, fold, remove_invisible
+from medloop.privacy.phi.noted_text import note
 from medloop.privacy.phi.numbers import MIN_DIGITS, find_numbers
 from medloop.privacy.phi.patterns import find_patterns
 from medloop.privacy.phi.spans import PhiSpan, Span, merge, outside
@@ -38,7 +39,7 @@ class PreparedText:
         self.plain = PLACEHOLDER.sub(lambda m: MASK * len(m[0]), folded) if self.masks else folded
         if self.masks and len(folded) > _LONG:
             self._shorten_masks()
-        guards.note(self.plain)
+        note(self.plain)
         check()
         self.formed = _find_forms(self.plain)
         check()
@@ -89,7 +90,7 @@ def look_ahead(texts: Iterable[str]) -> None:
     for text in texts:
         if len(text) <= _LOOKED_AHEAD and (size := size + len(text)) <= _MOST_AHEAD:
             folded[fold(remove_invisible(text)[0])] = None
-    guards.note(*folded)
+    note(*folded)
     second_opinion.look_ahead(list(folded))
 
 

@@ -1,4 +1,4 @@
-"""Which pieces of text a regular expression cannot do without, worked out from its syntax tree; for guards.py.
+"""Which pieces of text a regular expression cannot do without, worked out from its syntax tree; for guards.py and noted_text.py.
 
     required("姓名[:：]|电话").pieces       # -> [{"姓名", "电话"}] or rarer pieces of them
 

@@ -33,13 +33,13 @@ LEFT_OVER = (
         "digits kept apart one by one",
         "1----3----8----0----0----1----3----8----0----0",
         lazy_pattern(r"(?<!\d)\d(?:[^\w\n]{1,4}\d(?!\d)){9}"),
-        _TWO_DIGITS.search,
+        lambda text: _TWO_DIGITS.search(text),
     ),
     LeftOver(
         "digits behind the name of an id",
         "SSN of mine: 1120",
         lazy_pattern(r"(?:身份证|SSN|social security)[^\d\n]{0,12}\d{4}"),
-        _TWO_DIGITS.search,
+        lambda text: _TWO_DIGITS.search(text),
     ),
 )
 
