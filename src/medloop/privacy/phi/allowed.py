@@ -54,14 +54,17 @@ _DRUG_BEFORE = lazy_pattern(
     r"\b(?:[Tt]abs?|[Cc]aps?|[Ii]nj|[Ss]yp|[Ss]usp|[Tt]ablets?|courses? of|doses? of|mg of|ml of|prescribed|allerg(?:ic|y) to|intolerant of)\.? $"
 )
 _DRUG_CALLED = lazy_pattern(
-    r"\b(?:drugs?|medicines?|medications?|pills?|antibiotics?|supplements?|sample of|brands?(?: of)?)(?: (?:was|is|were|are))?(?: (?:called|named|like|such as))? $"
+    r"\b(?:drugs?|medicines?|medications?|pills?|antibiotics?|supplements?|(?:free|trial) samples? of|brands?(?: of)?)(?: (?:was|is|were|are))?(?P<called> (?:called|named|like|such as))? $"
 )
-_DRUG_OPENS = lazy_pattern(r"(?P<drug>[A-Za-z]{5,})(?: [a-z]+)? ?\((?:[A-Z][\w-]+, ?){0,3}$")  # acarbose (Precose
+# The drug (Lunavex) for sleep. Not: the medication (Okonjo) prescribed.
+_GOES_ON = lazy_pattern(r"[.,;:!?)\n]|$| (?:for|and|or|to|in|at|as|every|twice|once|daily|because|but|which|with|since|from)\b")
+_DRUG_OPENS = lazy_pattern(r"(?P<drug>[A-Za-z]{5,})(?P<form> [a-z]+)? ?\((?:[A-Z][\w-]+, ?){0,3}$")  # acarbose (Precose
 _SHORTEST_DRUG = 7  # letters
 _WHO_OR_WHERE = lazy_pattern(
-    "(?:ist|ians?|er|or|ar|ology|try|ics?|ery|wife|nurse|physio|ortho|neuro|cardio|ing|eon|lain|man|mate|son|ward|team)s?$"
+    "(?:ist|ians?|er|or|ar|ology|try|ics?|ery|wife|nurse|physio|ortho|neuro|cardio|ing|eon|lain|man|mate|son|ward|team|care|unit|aide|staff|tech|scopy|therapy|lysis|graphy|tive|(?<!barbit)al|tion|sis|ia|ma)s?$"
 )
-_PREFIXED = lazy_pattern("(?:non|un|de|re|pre|sub|over|under)(?P<stem>[a-z]{4,})")
+# Nontender, Undisplaced, Preauricular; Deford, Resnick and Underhill are people.
+_PREFIXED = lazy_pattern("(?:non(?=.{4})|un(?=.{6})|(?:de|re|pre|sub|over|under)(?=.{8}))(?P<stem>[a-z]+)")
 _WITHOUT_APOSTROPHE = frozenset(
     "ive weve theyve youve theres wheres heres whats thats whos shes hes youre theyre dont doesnt didnt cant couldnt wouldnt shouldnt isnt arent wasnt werent hasnt havent hadnt wont aint".split()
 )
@@ -186,13 +189,15 @@ def _is_drug(text: str, start: int, end: int, words: list[str]) -> bool:
     if not rest or any(lists.lists_of(word) or lists.tier(word) in lists.ORDINARY for word in rest):
         return False
     before = max(0, start - 40)
-    if (drug := _DRUG_OPENS.search(text, before, start)) and _is_known_drug(drug["drug"]):
+    drug = _DRUG_OPENS.search(text, before, start)
+    if drug and _is_known_drug(drug["drug"]) and not _WHO_OR_WHERE.search(drug["form"] or ""):
         return True
+    called = _DRUG_CALLED.search(text, before, start)
     return len(rest) == 1 and bool(
         form
         or _DRUG_BEHIND.match(text, end)
         or _DRUG_BEFORE.search(text, max(0, start - 24), start)
-        or _DRUG_CALLED.search(text, before, start)
+        or (called and (called["called"] or _GOES_ON.match(text, end)))
     )
 
 
