@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -297,6 +298,8 @@ def test_batches_that_are_only_read_are_not_counted(caplog):
     assert path.takes([5]) and (path.backend, path.sentence) == ("fast", None)
     assert not path.takes([6]) and path.backend == "mixed" and "more than 5 tokens" in path.sentence
     assert caplog.text.count("more than 5 tokens") == 1
+    resumed = FastPath("DPO", reason="there is none here", updates=Counter(fast=3))  # its first process had one
+    assert resumed.backend == "fast" and not resumed.takes([5]) and resumed.backend == "mixed"
 
 
 def test_a_model_that_does_more_behind_its_output_layer_keeps_trl_s_way(clinic, tmp_path: Path, caplog):

@@ -33,7 +33,7 @@ class FastPath:
     @property
     def backend(self) -> str | None:
         """What computed the updates; None where none was counted, as after a checkpoint of an older version."""
-        if self.forward is None or not self.updates:
+        if not self.updates:
             return "library" if self.forward is None else None
         return "mixed" if len(self.updates) > 1 else next(iter(self.updates))
 

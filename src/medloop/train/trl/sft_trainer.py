@@ -85,7 +85,7 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
     @property
     def update_backend(self) -> str:
         """Of the whole run: graph where any batch was one, mixed where some rows were too long for `fast`."""
-        if self.fast is None:
+        if self.fast is None and not (self.updates["fast"] or self.updates["graph"]):  # nor had an earlier process of the run
             return self.backend
         return "mixed" if self.updates["library"] else "graph" if self.updates["graph"] else "fast"
 
@@ -123,8 +123,7 @@ class ResumableSFT(ResumableTrainer, SFTTrainer):  # type: ignore[misc]
         packed = inputs.get(PACKED)
         beyond = packed is not None and self._is_beyond(packed.rows)
         if packed is None or num_items_in_batch is None or beyond:
-            if packed is not None:
-                self.updates["library" if beyond else "fast"] += 1
+            self.updates["library" if packed is None or beyond else "fast"] += 1
             return super().training_step(model, inputs, num_items_in_batch)  # type: ignore[no-any-return]
         if not self.model.training:
             self.model.train()
