@@ -174,9 +174,9 @@ def test_a_rule_about_doses_or_language_is_about_nothing_else():
     find = Retriever(named, SHA)
     told = {
         ask: [use.text for use in find(ask).rules]
-        for ask in ("Is ibuprofen safe for me?", "布洛芬能吃吗？", "我能吃 ibuprofen 吗？")
+        for ask in ("Is ibuprofen safe for me?", "Can I take 布洛芬 with food?", "布洛芬能吃吗？", "我能吃 ibuprofen 吗？")
     }
-    assert list(told.values()) == [["Answer in English."], ["用中文回答。"], ["用中文回答。"]]
+    assert list(told.values()) == [["Answer in English."]] * 2 + [["用中文回答。"]] * 2
 
 
 def test_a_sentence_that_is_put_first_anyway_is_not_asked_of_the_model():

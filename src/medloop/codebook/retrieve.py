@@ -23,7 +23,7 @@ from medloop import lexicon
 from medloop.codebook.lay_words import LayTopics, lay_topic, lay_topics
 from medloop.codebook.similar import concepts, denied, ngram_vectors
 from medloop.contracts import CodebookEntry, Contract, RulesFound, RuleUse, utc_now
-from medloop.lexicon.language import detect_language
+from medloop.lexicon.language import asked_in, detect_language
 from medloop.models.codebook_prompt import names_only
 
 ALWAYS = "*"  # a trigger that every question has
@@ -183,13 +183,13 @@ class Retriever:
         read = AnalyzedQuestion.of(question)
         likeness = np.zeros(len(self.entries), np.float32)
         np.maximum.at(likeness, self._owners, self._vectors @ ngram_vectors([question])[0])
-        fits, now, language, subject = [], utc_now(), detect_language(question), _Subject.of(read)
+        fits, now, language, subject = [], utc_now(), asked_in(question), _Subject.of(read)
         for index, (entry, triggers, like) in enumerate(zip(self.entries, self._triggers, likeness, strict=True)):
             if entry.kind == "prompt" or entry.is_expired(now):
                 continue
             if index in self._examples and not self._examples[index].may_guide(subject):
                 continue
-            if "other_language" in entry.content.forbids and entry.language != ("zh" if language == "mixed" else language):
+            if "other_language" in entry.content.forbids and entry.language != language:
                 continue  # a corrected language is one of questions in it; Chinese with foreign words is Chinese
             triggered = bool(triggers) and all(trigger.is_in(read) for trigger in triggers)
             if triggered or like >= self._least(entry):

@@ -21,6 +21,7 @@ _ENGLISH = frozenset(
     " which who with you your".split()
 )
 _CHARS_A_WORD = 1.6  # Chinese characters that say as much as one English word
+_SENTENCE = 2  # different small English words that make a sentence
 _SCRIPTS: Final = (
     ("greek", lazy_pattern(r"[\u0370-\u03ff]")),
     ("cyrillic", lazy_pattern(r"[\u0400-\u052f]")),
@@ -78,6 +79,15 @@ def detect_language(text: str) -> Language:
     if han > 0.2 * total:
         return "mixed"
     return "en" if len(words) < 12 or sum(map(_ENGLISH.__contains__, words)) * 8 > len(words) else "other"
+
+
+def asked_in(text: str) -> Language:
+    """As `detect_language`, and of a mixed question the language of its sentence: "Can I take 布洛芬 with food?" is English."""
+    language = detect_language(text)
+    if language != "mixed":
+        return language
+    words, han = [word.lower() for word in _LATIN.findall(text[:_LOOK_AT])], len("".join(_HAN.findall(text[:_LOOK_AT])))
+    return "en" if len(words) > han / _CHARS_A_WORD and len(_ENGLISH.intersection(words)) >= _SENTENCE else "zh"
 
 
 @lru_cache(maxsize=64)
