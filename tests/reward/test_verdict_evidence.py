@@ -4,6 +4,7 @@ import pytest
 
 from medloop.contracts import Score
 from medloop.contracts.score import asserts_fault
+from medloop.reward.detect.asked_form import is_exam_key
 from medloop.reward.detect.certainty import is_in_care, speaks_of_patient
 from medloop.reward.rules import RULES
 
@@ -46,6 +47,13 @@ def test_the_key_of_an_exam_is_no_loop_and_no_comfort() -> None:
     key = "夏枯草、菊花均可用于肝火上炎所致的目赤肿痛（A错）。决明子、青葙子均可用于肝火上炎所致的目赤肿痛（B错）。" * 2
     loop = scored("repetition", "哪组药不治目赤", key)
     assert loop.value >= 0.25 and loop.unsure
+    assert all(
+        map(
+            is_exam_key,
+            ("本题考查中药。故选C。", "The correct answer is A.", "Answer: (b) aspirin", "The answer is a because of age."),
+        )
+    )
+    assert not any(map(is_exam_key, ("The answer is a clear no: stay at home.", "The best option is a night of sleep.")))
 
 
 def test_titles_in_latin_letters_make_no_foreign_answer() -> None:

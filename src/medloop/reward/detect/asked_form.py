@@ -34,7 +34,7 @@ _SAME_WORDS: Final = lazy_pattern(
 _EXAM_KEY: Final = lazy_pattern(
     r"本题(?:考[查点核]|选|为|主要)|(?:答案|故选|正确答案)[为是选:：]{0,2} ?[a-e]|[(（][a-e]{1,5}(?:[对错]|项?(?:正确|错误))"
     r"|掌握[“\"].{2,20}[”\"]知识点"
-    r"|\b(?:the )?(?:correct )?(?:answer|option) (?:is|:) ?\(?[a-e]\b"
+    r"|\b(?:answer|option)(?: is|:) ?\(?(?:[b-e]\b|a(?=[.,:;)]|$| (?:because|since|as)\b))"  # not "the answer is a clear no"
 )
 _REFRAIN: Final = lazy_pattern(
     r"\b(?:songs?|lyrics|poems?|chants?|rhymes?|rap|refrain|chorus|mantra|lullaby|drill)\b|歌|诗|口诀|顺口溜|绕口令"
