@@ -16,6 +16,7 @@ from medloop.store.files import jsonl
 from medloop.store.records import crud, users
 from medloop.store.records.incident_rows import open_incidents, take_step
 from medloop.web.loop_strip import _live
+from medloop.web.pages import inspect as inspect_page
 from medloop.web.words import Translator
 
 BAD, GOOD = "Rest and drink tea, it is nothing.", "Call an ambulance now. Sit down and wait for help."
@@ -36,7 +37,7 @@ def draw(settings, me) -> None:
     assert worker.work(job.job_id, settings).state == "succeeded"
 
 
-def test_a_sample_that_could_not_be_drawn_can_be_drawn_again(settings, browse):
+def test_a_sample_that_could_not_be_drawn_can_be_drawn_again(settings, browse, monkeypatch):
     (settings.home / "reports/eval").mkdir(parents=True, exist_ok=True)
     (settings.home / "reports/eval/predictions_m.jsonl").write_text("{}\n")
     me = browse("clinician")
@@ -45,6 +46,8 @@ def test_a_sample_that_could_not_be_drawn_can_be_drawn_again(settings, browse):
     assert worker.work(job.job_id, settings).state == "failed"
     page = me.get("/web/inspect").text
     assert "could not be drawn" in page and 'action="/web/inspect/draw"' in page and "data-live" not in page
+    monkeypatch.setattr(inspect_page, "this_week", lambda: "2099-W01")  # the failure of another week says nothing
+    assert "has not been drawn yet" in me.get("/web/inspect").text
 
 
 def test_the_page_draws_judges_and_counts(settings, store, browse, answers):

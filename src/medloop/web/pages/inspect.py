@@ -19,6 +19,7 @@ from medloop.errors import BusyError, ConfigError, InputError
 from medloop.evaluate.inspection.pool import default_files
 from medloop.evaluate.inspection.review_form import ImportedRow
 from medloop.evaluate.inspection.sample_report import VERDICTS
+from medloop.evaluate.inspection.weekly_sample import week_of
 from medloop.feedback.submit.bodies import MAX_TEXT
 from medloop.jobs import queue
 from medloop.jobs.submit import submit_inspection
@@ -100,9 +101,13 @@ def drawing_part(request: Request, caller: Inspector) -> Response:
 
 
 def _drawing(settings: Settings, reader: str) -> dict[str, Any]:
-    """The state of the newest job that draws a sample, empty without one, and whether this week's sample is there."""
+    """The state of the newest job of this week that draws a sample, empty without one, and whether there is a sample."""
     newest = next(iter(queue.rows(settings, ("inspect",))), None)
-    return {"drawing": newest.state if newest else "", "drawn": bool(read_week(settings, reader).answers)}
+    is_of_this_week = newest is not None and week_of(newest.submitted.date()) == this_week()
+    return {
+        "drawing": newest.state if newest and (is_of_this_week or not newest.has_ended) else "",
+        "drawn": bool(read_week(settings, reader).answers),
+    }
 
 
 def _fate(stored: ImportedRow) -> str:
