@@ -1,17 +1,22 @@
 """What a newcomer meets: first steps by role, training runs of the keyboard, names instead of keys, tables that sort and filter."""
 
+import fcntl
 import json
+from threading import Timer
 
 import pytest
 from web_world import trace
 
-from medloop.contracts import EvalReport, utc_now
+from medloop.contracts import EvalReport, TrainRequest, utc_now
 from medloop.contracts.evaluation import Difference, Interval, ModelResult
 from medloop.jobs import keyboard_runs
+from medloop.jobs.submit import submit_training
 from medloop.store import catalog
+from medloop.store.files import jsonl
 from medloop.store.files.lock import locked_file
 from medloop.store.records import users
 from medloop.store.records.quarantine import _texts
+from medloop.train.runs.run import TrainingRun
 from medloop.web.measures import check_name, stratum_name
 from medloop.web.navigation import menu_of
 from medloop.web.pages.home import FIRST_STEPS
@@ -70,6 +75,38 @@ def test_a_run_from_the_keyboard_is_on_the_page_with_its_loss_and_state(settings
     assert me.get("/web/run?job=train_sft-..%2F..").status_code == 404
 
 
+def test_the_newest_run_is_shown_whoever_started_it_and_a_damaged_one_hides_no_other(settings, browse, typed_run):
+    data = settings.home / "data/processed/train.jsonl"
+    data.parent.mkdir(parents=True, exist_ok=True)
+    data.write_text("{}\n")
+    filed = submit_training(TrainRequest(stage="SFT", model_id="embedded:tiny"), settings).job_id
+    old = settings.workspace.jobs / "train_grpo-damaged"
+    old.mkdir()
+    (old / "config.json").write_text(json.dumps({"identity": {}, "started": "2026-01-01T00:00:00+00:00"}))
+    (old / "metrics.jsonl").write_text("nonsense\n{}\n")
+    page = browse("engineer").get("/web/run").text
+    assert page.index(filed) < page.index("train_sft-clinic") < page.index("train_grpo-damaged")
+    start = json.dumps({"identity": {"config": {}}, "started": utc_now().replace(year=2100).isoformat()})
+    (typed_run / "config.json").write_text(start)
+    page = browse("engineer").get("/web/run").text
+    assert page.index("train_sft-clinic") < page.index(filed)
+
+
+def test_a_policy_that_learns_from_rewards_has_no_loss_that_is_better_when_lower(settings, browse, typed_run):
+    lines = ({"iter": 1, "phase": "METRICS", "avg_reward": 0.5}, {"iter": 1, "phase": "TRAINING", "loss": -0.1})
+    (typed_run / "metrics.jsonl").write_text("".join(json.dumps({"ts": START, **line}) + "\n" for line in lines))
+    assert "lower is better" not in browse("engineer").get("/web/run").text
+
+
+def test_a_run_starts_while_a_page_looks_at_it(tmp_path):
+    run = TrainingRun(tmp_path / "jobs/train_sft-x", tmp_path / "models/lora/x", {})
+    run.folder.mkdir(parents=True)
+    with locked_file(run.folder, wait_s=0, shared=True) as looked:
+        Timer(0.1, fcntl.flock, (looked, fcntl.LOCK_UN)).start()
+        with run.lock():
+            pass
+
+
 def test_checks_and_groups_have_names_in_both_languages_and_own_ones_stay():
     zh, en = Translator("zh"), Translator("en")
     assert check_name("non_inferiority/red/undertriage", zh) == "不劣于基线 · 红队题集 · 分诊不足"
@@ -124,3 +161,15 @@ def test_a_table_sorts_by_its_heads_filters_when_long_and_keeps_both_in_the_addr
     assert page.locator("th[aria-sort=descending]").count() == 1
     page.reload()
     assert page.locator("th[aria-sort=descending]").count() == 1
+
+
+def test_days_and_numbers_of_a_table_sort_as_what_they_are(visit, settings):
+    for day, cost in (("2026-01-09", 3.0), ("2026-01-10", 20.0), ("2026-02-02", 0.5)):
+        jsonl.append(settings.workspace.logs / f"deepseek_teacher/{day}.jsonl", {"model": "m", "template": "judge", "cost": cost})
+    page = visit("engineer")
+    page.goto("/web/teacher")
+    table = page.locator("main table").last
+    for head, column, wanted in (("Day", 0, ["9 Jan", "10 Jan", "2 Feb"]), ("US dollars", 7, ["0.5", "3.0", "20.0"])):
+        table.get_by_role("button", name=head, exact=True).click()
+        cells = table.locator(f"tbody td:nth-child({column + 1})").all_inner_texts()
+        assert [cell.startswith(start) for cell, start in zip(cells, wanted, strict=True)] == [True] * 3, cells

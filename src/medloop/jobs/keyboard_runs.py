@@ -1,6 +1,6 @@
 """Training runs that somebody started at the keyboard (`medloop train sft`, `medloop demo`): a folder under `jobs/` and no row.
 
-    keyboard_runs.newest(settings, limit=20)                 # as the queue's jobs, newest first
+    keyboard_runs.newest(settings, limit=20)                 # as the queue's jobs, newest first, with their starts
     keyboard_runs.status_of("train_irs-rl", settings)
 
 The run holds the lock of its folder while it lives; its result has a card with the same start. Neither: it was stopped, and the
@@ -9,6 +9,7 @@ same command continues it.
 
 import json
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -26,27 +27,33 @@ RUN_ID = re.compile(r"train_(sft|reward|dpo|kto|ppo|grpo|irs)-([A-Za-z0-9][A-Za-
 RESULTS = ("lora", "full", "reward", "rl")  # folders of models/
 
 
-def newest(settings: Settings, *, limit: int) -> list[JobStatus]:
+def newest(settings: Settings, *, limit: int) -> list[tuple[datetime, JobStatus]]:
     home = settings.workspace.jobs
     folders = [path for path in home.iterdir() if RUN_ID.fullmatch(path.name)] if home.is_dir() else []
     starts = {path.name: started for path in folders if (started := _started(path)) is not None}
-    return [status_of(name, settings) for name in sorted(starts, key=lambda name: starts[name], reverse=True)[:limit]]
+    names = sorted(starts, key=lambda name: starts[name], reverse=True)[:limit]
+    return [(starts[name], status_of(name, settings)) for name in names]
 
 
 def status_of(run: str, settings: Settings) -> JobStatus:
+    """A damaged line of its metrics is left out: it must not hide the other runs; `lines_of` names it."""
     folder, match = settings.workspace.jobs / run, RUN_ID.fullmatch(run)
     started = _started(folder) if match else None
     if match is None or started is None:
         raise unknown(run)
-    rewards: list[float] = [line["avg_reward"] for line in lines_of(run, settings) if line.get("avg_reward") is not None]
+    rewards: list[float] = [line["avg_reward"] for line in _lines(folder, skipped=[]) if line.get("avg_reward") is not None]
     detail = JobDetail(metrics=JobMetrics(avg_reward=rewards[-1])) if rewards else JobDetail()
     return JobStatus(job_id=run, stage=match[1], state=_state(folder, match[2], started, settings), detail=detail)
 
 
 def lines_of(run: str, settings: Settings) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl; a torn last line is left out."""
-    path = settings.workspace.jobs / run / "metrics.jsonl"
-    return list(jsonl.read(path)) if RUN_ID.fullmatch(run) and path.is_file() else []
+    return list(_lines(settings.workspace.jobs / run)) if RUN_ID.fullmatch(run) else []
+
+
+def _lines(folder: Path, skipped: list[int] | None = None) -> Iterator[dict[str, Any]]:
+    path = folder / "metrics.jsonl"
+    return jsonl.read(path, skipped=skipped) if path.is_file() else iter(())
 
 
 def _state(folder: Path, name: str, started: datetime, settings: Settings) -> JobState:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,13 @@ def ids(settings: Settings, pools: tuple[str, ...] | None = None) -> list[str]:
     names = os.listdir(home) if home.is_dir() else []
     matches = [match for name in names if (match := JOB_ID.fullmatch(name)) and (pools is None or match[1] in pools)]
     return [match[0] for match in sorted(matches, key=lambda match: (match[2], int(match[3] or 1), match[0]), reverse=True)]
+
+
+def submitted(job_id: str) -> datetime:
+    """When a job was put in, to the second, by its id."""
+    match = JOB_ID.fullmatch(job_id)
+    assert match is not None, "a job of the queue"
+    return datetime.strptime(match[2], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
 
 
 def rows(settings: Settings, pools: tuple[str, ...] | None = None) -> Iterator[JobRow]:

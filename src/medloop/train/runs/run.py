@@ -26,6 +26,7 @@ from medloop.store.files.lock import locked_file
 
 if TYPE_CHECKING:
     from medloop.train.runs.checkpoint import Checkpoint
+LOCK_WAIT_S = 0.5  # a page that looks whether a run lives holds its lock for a moment
 LATER = ("least_steps", "replay_data", "memory_gb", "overlap")  # runs from before these were settings keep their identity
 
 
@@ -110,7 +111,7 @@ class TrainingRun:
         with explain_os_errors(self.folder, writing=True):
             self.folder.mkdir(parents=True, exist_ok=True)
             self.target.parent.mkdir(parents=True, exist_ok=True)
-        with locked_file(self.folder, wait_s=0):
+        with locked_file(self.folder, wait_s=LOCK_WAIT_S):
             sweep(self.target.parent)
             yield
 

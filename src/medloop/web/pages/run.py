@@ -34,15 +34,16 @@ class Sentence(NamedTuple):
 
 
 @router.get("/run")
-def run_page(request: Request, caller: RunReader, job: Annotated[str, Query(max_length=64)] = "") -> Response:
+def run_page(request: Request, caller: RunReader, job: Annotated[str, Query(max_length=80)] = "") -> Response:
     """The newest runs, and one of them: the named one, else the newest."""
     settings, t = settings_of(request), translator_of(request)
-    jobs = queue.page(settings, limit=MAX_RUNS, pools=("train",)).jobs
+    filed = queue.page(settings, limit=MAX_RUNS, pools=("train",)).jobs
     typed = keyboard_runs.newest(settings, limit=MAX_RUNS)
-    jobs += typed
+    runs = [*((queue.submitted(run.job_id), run) for run in filed), *typed]
+    jobs = [run for _, run in sorted(runs, key=lambda run: run[0], reverse=True)][:MAX_RUNS]
     logs = _teacher_log(settings)
     context: Row = {"jobs": jobs, "run": None, "asked": usage.by_job(logs), "today": usage.today(logs)}
-    context["typed_ids"] = {run.job_id for run in typed}
+    context["typed_ids"] = {run.job_id for _, run in typed}
     if job or jobs:
         context |= _moving(settings, job or jobs[0].job_id, t)
     return show(request, caller, "run.html", **context)
@@ -108,6 +109,8 @@ def _rewards(lines: Sequence[Row], t: Translator) -> Figure | None:
 
 def _losses(lines: Sequence[Row], t: Translator) -> Figure | None:
     """The loss of a run that learns from examples, on its training rows and on its dev set, by step."""
+    if any(line.get("avg_reward") is not None for line in lines):
+        return None  # of a policy that learns from rewards: a lower loss is no better one
     training = {line["iter"]: float(line["loss"]) for line in lines if line.get("loss") is not None}
     dev = {line["iter"]: float(extra["dev_loss"]) for line in lines if "dev_loss" in (extra := line.get("extra") or {})}
     columns = {t("run_reward_training"): training, t("run_loss_dev"): dev}

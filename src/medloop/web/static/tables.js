@@ -2,13 +2,15 @@
 // A list that the server sorts and pages (a link in its head) is left to the server.
 const words = document.getElementById("table-words")?.dataset;
 const LONG = 12;
-const number = /^[-+−]?[\d,]*\.?\d+/;
+// A number and its unit or interval; a date, an id or a version is text, in which digits count as numbers, too.
+const number = /^[-+−]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?=$|[\s%:/])/i;
 const address = new URL(location.href);
 
 function value(row, column) {
   const cell = row.cells[column];
   const time = cell?.querySelector("time");
   if (time) return time.dateTime;
+  if (cell?.dataset.sort) return cell.dataset.sort;
   const text = cell?.textContent.trim() ?? "";
   const match = text.match(number);
   return match ? Number(match[0].replaceAll(",", "").replace("−", "-")) : text.toLowerCase();
