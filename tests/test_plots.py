@@ -29,6 +29,34 @@ def test_a_missing_day_is_a_gap_in_the_line() -> None:
     assert "x, d: 3" in titles(svg)
 
 
+def test_a_curve_goes_on_where_it_has_no_value_and_stands_at_its_steps() -> None:
+    series = {"training": {n: 0.1 * n for n in range(9)}, "held-out": {0: 0.2, 4: 0.3, 8: 0.4}}
+    svg = plots.curves(
+        series, title="t", bands={"held-out": {0: (0.1, 0.3), 4: (0.2, 0.4), 8: (0.3, 0.5)}}, marks={"target": 0.6}
+    )
+    root = ElementTree.fromstring(svg)
+    assert len(list(root.iter(f"{SVG}polyline"))) == 2 and len(list(root.iter(f"{SVG}polygon"))) == 1
+    dots = {title.text: dot for dot in root.iter(f"{SVG}circle") for title in dot.iter(f"{SVG}title")}
+    assert dots["held-out, 4: 0.3 (0.2 to 0.4)"].attrib["cx"] == dots["training, 4: 0.4"].attrib["cx"]
+    steps = [text.text for text in root.iter(f"{SVG}text") if text.attrib.get("text-anchor") == "middle"]
+    assert steps == ["0", "2", "4", "6", "8"] and any(text.text == "target 0.6" for text in root.iter(f"{SVG}text"))
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 0), (0, 1), (0, 2), (1, 8), (0, 40), (0, 223), (100, 1000), (0, 12_345)])
+def test_steps_under_a_curve_are_round_and_few(first: int, last: int) -> None:
+    shown = plots._round_steps(first, last)
+    gaps = {after - before for before, after in itertools.pairwise(shown)}
+    assert 1 <= len(shown) <= 8 and len(gaps) <= 1 and all(str(gap).rstrip("0") in ("1", "2", "5") for gap in gaps)
+    assert shown[0] >= first and shown[-1] <= last
+
+
+def test_a_single_check_has_its_interval_as_a_line() -> None:
+    root = ElementTree.fromstring(plots.curves({"held-out": {0: 0.2}}, title="t", bands={"held-out": {0: (0.1, 0.3)}}))
+    assert not list(root.iter(f"{SVG}polygon")) and any(
+        line.attrib.get("stroke-width") == "2.5" for line in root.iter(f"{SVG}line")
+    )
+
+
 def test_intervals_stay_inside_the_picture() -> None:
     root = ElementTree.fromstring(plots.spans({"r": (0.5, -9.0, 9.0)}, title="t", low=-1, high=1, mark=0.0))
     assert all(0 <= float(line.attrib[x]) <= plots.WIDTH for line in root.iter(f"{SVG}line") for x in ("x1", "x2"))
@@ -39,9 +67,10 @@ def test_names_are_text_never_markup() -> None:
         plots.bars({"<b>&": 1.0}, title='"><script>'),
         plots.lines(["<i>"], {"<s>": [1.0]}, title="<x>"),
         plots.spans({"<u>": (0.1, 0.0, 0.2)}, title="&"),
+        plots.curves({"<i>": {1: 1.0, 2: 2.0}}, title="<x>", bands={"<i>": {1: (0.0, 1.0), 2: (1.0, 3.0)}}, marks={"<m>": 1.0}),
     ):
         tags = {element.tag.removeprefix(SVG) for element in ElementTree.fromstring(svg).iter()}
-        assert tags <= {"svg", "title", "text", "rect", "line", "polyline", "circle", "desc"}
+        assert tags <= {"svg", "title", "text", "rect", "line", "polyline", "polygon", "circle", "desc"}
 
 
 def test_few_labels_however_many_days() -> None:

@@ -2,6 +2,7 @@
 
     svg = bars({"1": 4, "2": 0, "3": 9}, title="Stars")
     svg = lines(["1 Mar", "2 Mar"], {"ratings": [3, 5]}, title="Per day", about="8 ratings in two days")
+    svg = curves({"held-out": {0: 0.2, 10: 0.4}}, title="Reward", bands={"held-out": {0: (0.1, 0.3), 10: (0.3, 0.5)}})
     svg = spans({"stars": (0.6, 0.5, 0.7)}, title="Agreement", low=-0.2, high=1.0)
     svg = band([(100, 0.1, -0.1, 0.3), (200, 0.2, 0.05, 0.35)], title="Difference by users")
 
@@ -57,6 +58,68 @@ def lines(days: Sequence[str], series: Mapping[str, Sequence[float | None]], *, 
     return _picture(title, out, about=about)
 
 
+def curves(
+    series: Mapping[str, Mapping[int, float]],
+    *,
+    title: str,
+    bands: Mapping[str, Mapping[int, tuple[float, float]]] | None = None,
+    marks: Mapping[str, float] | None = None,
+    about: str = "",
+) -> str:
+    """One line per name over the steps of a run, at their places on the scale; a line goes on where it has no value.
+
+    `bands` are the intervals of a line, `marks` named values to compare with, such as a target.
+    """
+    bands, marks = bands or {}, marks or {}
+    legend, rows = _legend(list(series))
+    start = TOP + rows * LEGEND_ROW
+    bounds = [bound for band in bands.values() for interval in band.values() for bound in interval]
+    ticks = _ticks([*(value for values in series.values() for value in values.values()), *bounds, *marks.values()])
+    first, last = (
+        min(step for values in series.values() for step in values),
+        max(step for values in series.values() for step in values),
+    )
+
+    def place(step: int, value: float) -> tuple[float, float]:
+        share = (step - first) / (last - first) if last > first else 0.5
+        return LEFT + 8 + (WIDTH - LEFT - RIGHT - 16) * share, _y(value, ticks, start)
+
+    out = [_grid(ticks, start), *legend]
+    out += [_text(place(step, 0)[0], HEIGHT - BOTTOM + 18, f"{step:,}", "middle") for step in _round_steps(first, last)]
+    for name, value in marks.items():
+        y = _y(value, ticks, start)
+        out.append(_line(LEFT, y, WIDTH - RIGHT, y, 0.9, dashed=True, label=f"{name}: {_short(value)}"))
+        out.append(_text(WIDTH - RIGHT, y - 5, f"{name} {_short(value)}", "end"))
+    for number, (name, values) in enumerate(series.items()):
+        colour, band = COLOURS[number % len(COLOURS)], bands.get(name, {})
+        edge = [place(step, band[step][1]) for step in sorted(band)] + [
+            place(step, band[step][0]) for step in sorted(band, reverse=True)
+        ]
+        if len(band) > 1:
+            out.append(f'<polygon points="{_points(edge)}" fill="{colour}" fill-opacity="0.2" stroke="none"/>')
+        elif band:
+            out.append(_line(*edge[0], *edge[1], 1.0, colour=colour))
+        line = [place(step, values[step]) for step in sorted(values)]
+        out.append(f'<polyline points="{_points(line)}" fill="none" stroke="{colour}" stroke-width="2"{_dashed(number)}/>')
+        for step in sorted(values):
+            interval = f" ({band[step][0]:.3g} to {band[step][1]:.3g})" if step in band else ""
+            label = f"{name}, {step:,}: {_short(values[step])}{interval}"
+            out.append(_dot(*place(step, values[step]), colour, label, 3.5 if len(values) <= 31 else 1.5))
+    return _picture(title, out, about=about)
+
+
+def _points(places: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+
+
+def _round_steps(first: int, last: int, most: int = 7) -> list[int]:
+    """Whole steps at equal distances: multiples of 1, 2 or 5 times a power of ten."""
+    reach = max(1, last - first)
+    power = 10 ** max(0, math.floor(math.log10(reach / most)))
+    step = next(part * power for part in (1, 2, 5, 10, 20) if reach / (part * power) <= most)
+    return list(range(math.ceil(first / step) * step, last + 1, step))
+
+
 def spans(
     values: Mapping[str, tuple[float, float, float]],
     *,
@@ -100,9 +163,8 @@ def band(points: Sequence[tuple[float, float, float, float]], *, title: str, mar
     out = [_grid(ticks, TOP), _line(LEFT, _y(0, ticks, TOP), WIDTH - RIGHT, _y(0, ticks, TOP), 0.9)]
     out += [_line(LEFT, _y(mark, ticks, TOP), WIDTH - RIGHT, _y(mark, ticks, TOP), 0.9, dashed=True) for mark in marks]
     edge = [place(x, high) for x, _, _, high in points] + [place(x, low) for x, _, low, _ in reversed(points)]
-    shape = " ".join(f"{x:.1f},{y:.1f}" for x, y in edge)
-    out.append(f'<polygon points="{shape}" fill="{COLOURS[0]}" fill-opacity="0.25" stroke="none"/>')
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(point[0], point[1]) for point in points))
+    out.append(f'<polygon points="{_points(edge)}" fill="{COLOURS[0]}" fill-opacity="0.25" stroke="none"/>')
+    line = _points(place(point[0], point[1]) for point in points)
     out.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[0]}" stroke-width="2"/>')
     for x, value, low, high in points:
         label = f"{_short(x)}: {value:+.3f} ({low:+.3f} to {high:+.3f})"

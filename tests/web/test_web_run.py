@@ -46,6 +46,22 @@ def test_the_run_page_shows_alarms_first_then_reward_and_weights_of_each_iterati
     assert job_id in browse("admin").get("/web/run").text  # without a name: the newest
 
 
+def test_held_out_has_its_interval_kl_its_target_and_the_parts_a_curve(job_id, browse, settings):
+    folder = settings.workspace.jobs / job_id
+    (folder / "config.json").write_text(json.dumps({"identity": {"config": {"target_kl": 6.0}}}))
+    with (folder / "metrics.jsonl").open("a") as file:
+        for step, low, risk in ((4, 0.1, 0.4), (8, 0.3, 0.1)):
+            held_out = {"parts": {"chain": 0.5, "risk": risk}, "reward_interval": [low, low + 0.2]}
+            extra = {"held_out": held_out, "kl": step / 4}
+            line = {"ts": "2026-02-03T12:00:00Z", "iter": step, "phase": "HELD_OUT", "avg_reward": low + 0.1, "extra": extra}
+            file.write(json.dumps(line) + "\n")
+    page = browse("engineer").get(f"/web/run?job={job_id}").text
+    assert page.count("<polygon") == 1 and "held-out, 8: 0.4 (0.3 to 0.5)" in page and "0.400 (0.300 – 0.500)" in page
+    assert "target 6" in page and "95 % interval" in page and "risky advice, 8: 0.1" in page
+    zh = browse("engineer").get(f"/web/run?job={job_id}", headers=ZH).text
+    assert "95% 置信区间" in zh and "目标 6" in zh and "风险" in zh
+
+
 def test_the_run_page_is_empty_without_jobs_and_closed_to_raters(browse):
     assert "No training has run yet." in browse("engineer").get("/web/run").text
     assert browse("clinician").get("/web/run").status_code == 403

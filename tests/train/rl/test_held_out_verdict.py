@@ -14,6 +14,7 @@ from medloop.jobs.submit import submit_training
 from medloop.loop import train as stages
 from medloop.testing.fakes import FakeScorer
 from medloop.train.rl.checks import NoAudit
+from medloop.train.rl.held_out import _interval
 from medloop.train.runs.model_card import held_out_sentence
 
 FILES = {"prompts": "data/processed/train.jsonl", "held_out": "data/held_out.jsonl"}
@@ -95,3 +96,9 @@ def test_a_gain_that_only_the_reward_has_seen_says_so() -> None:
     assert "no second judge has read the answers" in held_out_sentence(card)
     judged = card.model_copy(update={"metrics": {**numbers, "audit_judge": 0.4}})
     assert held_out_sentence(judged).endswith("96 questions).")
+
+
+def test_the_interval_of_a_check_is_that_of_its_questions() -> None:
+    low, high = _interval([0.0, 0.2, 0.4])  # mean 0.2, spread 0.2, error 1.96 * 0.2 / sqrt(3)
+    assert (low, high) == (pytest.approx(-0.026321), pytest.approx(0.426321))
+    assert _interval([0.5]) is None

@@ -1,6 +1,8 @@
 """Held-out checks: the reward on prompts that are never trained on, audited against the first check; and what ends a step."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
@@ -22,8 +24,10 @@ def check_held_out(state: TrainState, *, first: bool = False, with_kl: bool = Fa
     if not plan.held_out or (first and state.saved["held_out"]):
         return False
     experience = collect_rollouts(state, plan.held_out, config.held_out_samples, f"held-out:{config.seed}", held_out=True)
-    state.saved["held_out"][str(state.step)] = _mean_by_prompt(experience, config.held_out_samples)
+    means = state.saved["held_out"][str(state.step)] = _mean_by_prompt(experience, config.held_out_samples)
     summary = experience.summary()
+    if (interval := _interval([mean for mean in means if mean is not None])) is not None:
+        summary["reward_interval"] = interval
     extra: dict[str, Any] = {"held_out": summary}
     reference = _against_reference(state, experience)
     if with_kl and reference is not None:
@@ -56,6 +60,14 @@ def _mean_by_prompt(experience: Experience, count: int) -> list[float | None]:
         known = [rewards[row] for row in range(start, start + count) if present[row]]
         means.append(sum(known) / len(known) if known else None)
     return means
+
+
+def _interval(means: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % interval of the mean over questions, by their spread: answers to one question are not independent."""
+    if len(means) < 2:
+        return None
+    mean, error = fmean(means), 1.96 * stdev(means) / math.sqrt(len(means))
+    return round(mean - error, 6), round(mean + error, 6)
 
 
 def _against_reference(state: TrainState, experience: Experience) -> list[tuple[float, float]] | None:

@@ -95,7 +95,8 @@ def _figure(title: str, steps: Sequence[str], series: Series) -> str:
         (step, *("–" if values[n] is None else f"{values[n]:.4g}" for values in series.values())) for n, step in enumerate(steps)
     ]
     table = f"<details><summary>{escape(title)} as a table</summary>{_table(('step', *series), rows)}</details>"
-    return f"<figure>{plots.lines(steps, series, title=title, about=about)}{table}</figure>"
+    curves = {name: {int(step) if step.isdigit() else 0: value for step, value in points} for name, points in known.items()}
+    return f"<figure>{plots.curves(curves, title=title, about=about)}{table}</figure>"
 
 
 def _weights(history: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Training runs: alarms first, then where a run is, its reward, how its weights moved, some answers, and its cost. Read-only."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from medloop.jobs import keyboard_runs, queue
 from medloop.jobs.job_row import unknown
 from medloop.settings import Settings
 from medloop.teacher import usage
+from medloop.web.measures import metric_name
 from medloop.web.render import Figure, show, translator_of
 from medloop.web.run_samples import cost_of, samples_of
 from medloop.web.told import told
@@ -74,8 +76,19 @@ def _moving(settings: Settings, job: str, t: Translator) -> Row:
     context["message"] = told(status.detail.message or "", t)
     context["typed"], context["rewarded"] = typed, any(line["phase"] == "HELD_OUT" for line in lines)
     context |= {"samples": samples_of(settings.workspace.jobs / status.job_id), "cost": cost_of(lines, asked)}
-    context["figures"] = [figure for draw in (_rewards, _losses, _kl, _weights) if (figure := draw(lines, t)) is not None]
+    kl = _kl(lines, t, _target_kl(settings.workspace.jobs / status.job_id))
+    drawn = (_rewards(lines, t), _losses(lines, t), kl, _parts(lines, t), _weights(lines, t))
+    context["figures"] = [figure for figure in drawn if figure is not None]
     return context
+
+
+def _target_kl(folder: Path) -> float | None:
+    """The KL that the run aims at, from its settings; None where it has none."""
+    try:
+        target = json.loads((folder / "config.json").read_bytes())["identity"]["config"].get("target_kl")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return float(target) if isinstance(target, int | float) else None
 
 
 def _alarms(lines: Sequence[Row], t: Translator) -> list[Sentence] | None:
@@ -102,9 +115,27 @@ def _in_language(text: str, t: Translator) -> Sentence:
 
 
 def _rewards(lines: Sequence[Row], t: Translator) -> Figure | None:
-    """The reward in training and on the held-out questions, by iteration."""
-    columns = {t("run_reward_training"): _column(lines, "METRICS"), t("run_reward_held_out"): _column(lines, "HELD_OUT")}
-    return _trend(t("run_reward"), t("run_reward_hint"), {name: column for name, column in columns.items() if column}, t)
+    """The reward in training and on the held-out questions with its interval, by iteration."""
+    held_out, bands = t("run_reward_held_out"), dict[int, tuple[float, float]]()
+    for line in lines:
+        interval = ((line.get("extra") or {}).get("held_out") or {}).get("reward_interval")
+        if interval:
+            bands[line["iter"]] = (interval[0], interval[1])
+    columns = {t("run_reward_training"): _column(lines, "METRICS"), held_out: _column(lines, "HELD_OUT")}
+    hint = t("run_reward_hint") if not bands else t.sentences(t("run_reward_hint"), t("run_reward_band"))
+    known = {name: column for name, column in columns.items() if column}
+    return _trend(t("run_reward"), hint, known, t, bands={held_out: bands} if bands else None)
+
+
+def _parts(lines: Sequence[Row], t: Translator) -> Figure | None:
+    """The parts of the reward on the held-out questions, by check: those that moved most, as many as there are colours."""
+    summaries = {line["iter"]: (line.get("extra") or {}).get("held_out") or {} for line in lines if line["phase"] == "HELD_OUT"}
+    checks = {step: summary["parts"] for step, summary in summaries.items() if summary.get("parts")}
+    names = list(dict.fromkeys(name for parts in checks.values() for name in parts))
+    columns = {metric_name(name, t): {step: parts[name] for step, parts in checks.items() if name in parts} for name in names}
+    order = sorted(columns, key=lambda name: min(columns[name].values()) - max(columns[name].values()))
+    moved = {name: columns[name] for name in order[: len(plots.COLOURS)]}
+    return _trend(t("run_parts"), t("run_parts_hint"), moved, t) if len(checks) > 1 else None
 
 
 def _losses(lines: Sequence[Row], t: Translator) -> Figure | None:
@@ -117,10 +148,12 @@ def _losses(lines: Sequence[Row], t: Translator) -> Figure | None:
     return _trend(t("run_loss"), t("run_loss_hint"), {name: column for name, column in columns.items() if column}, t)
 
 
-def _kl(lines: Sequence[Row], t: Translator) -> Figure | None:
-    """How far the policy has moved from its reference, by iteration."""
+def _kl(lines: Sequence[Row], t: Translator, target: float | None) -> Figure | None:
+    """How far the policy has moved from its reference, by iteration, and how far it should."""
     column = {line["iter"]: float(extra["kl"]) for line in lines if "kl" in (extra := line.get("extra") or {})}
-    return _trend(t("run_kl"), t("run_kl_hint"), {"KL": column} if column else {}, t)
+    return _trend(
+        t("run_kl"), t("run_kl_hint"), {"KL": column} if column else {}, t, marks={t("run_kl_target"): target} if target else None
+    )
 
 
 def _weights(lines: Sequence[Row], t: Translator) -> Figure | None:
@@ -135,14 +168,27 @@ def _column(lines: Sequence[Row], phase: str) -> dict[int, float]:
     return {line["iter"]: line["avg_reward"] for line in lines if line["phase"] == phase and line.get("avg_reward") is not None}
 
 
-def _trend(title: str, caption: str, columns: Mapping[str, Mapping[int, float]], t: Translator) -> Figure | None:
-    """One line per column; an iteration without a value leaves a gap, in the table a dash."""
+def _trend(
+    title: str,
+    caption: str,
+    columns: Mapping[str, Mapping[int, float]],
+    t: Translator,
+    *,
+    bands: Mapping[str, Mapping[int, tuple[float, float]]] | None = None,
+    marks: Mapping[str, float] | None = None,
+) -> Figure | None:
+    """One line per column; an iteration without a value is a dash in the table."""
     steps = sorted({step for column in columns.values() for step in column})
     if not steps:
         return None
-    rows = [(str(step), *(f"{column[step]:.3f}" if step in column else "–" for column in columns.values())) for step in steps]
-    last = (f"{name} {column[max(column)]:.3f}" for name, column in columns.items())
-    series = {name: [column.get(step) for step in steps] for name, column in columns.items()}
-    # plots escapes its texts itself
-    svg = Markup(plots.lines([str(step) for step in steps], series, title=title, about=t("list_comma").join(last)))
+
+    def cell(name: str, step: int) -> str:
+        if step not in columns[name]:
+            return "–"
+        low_high = (bands or {}).get(name, {}).get(step)
+        return f"{columns[name][step]:.3f}" + (f" ({low_high[0]:.3f} – {low_high[1]:.3f})" if low_high else "")
+
+    rows = [(str(step), *(cell(name, step) for name in columns)) for step in steps]
+    about = t("list_comma").join(f"{name} {column[max(column)]:.3f}" for name, column in columns.items())
+    svg = Markup(plots.curves(columns, title=title, bands=bands, marks=marks, about=about))  # plots escapes its texts itself
     return Figure(title, svg, caption, (t("run_iteration"), *columns), rows)
