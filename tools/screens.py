@@ -396,7 +396,7 @@ def fill_cycle(store: Store, by: str) -> None:
     add_cycle_event(store, CycleEvent(**same, step="plan", event="done", outputs={"steps": steps}))
     for step in ("data", "train-grpo", "evaluate", "gate"):
         add_cycle_event(store, CycleEvent(**same, step=step, event="done"))
-    reason = "1 more sign-off is needed."
+    reason = "The gate's verdict has 1 of 2 sign-offs."
     add_cycle_event(store, CycleEvent(**same, step="sign-off", event="waiting", reason=reason, outputs={"command": "gate show"}))
 
 
@@ -413,7 +413,10 @@ def fill_run(settings: Settings) -> None:
         weights = {"rel": 1 + n / 40, "faith": 1 - n / 50, "conc": 0.5}
         lines.append({"iter": n, "phase": "METRICS", "avg_reward": 0.2 + n / 20, "weights": weights, "extra": {}})
         if n % 4 == 0:
-            lines.append({"iter": n, "phase": "HELD_OUT", "avg_reward": 0.2 + n / 40, "extra": {"alarms": alarms if n else []}})
+            reward, parts = 0.2 + n / 40, {"rel": 0.3 + n / 20, "faith": 0.4, "conc": 0.3 - n / 60, "risk": 0.1 - n / 100}
+            held_out = {"parts": parts, "reward_interval": [round(reward - 0.06, 3), round(reward + 0.06, 3)]}
+            extra = {"alarms": alarms if n else [], "held_out": held_out, "kl": 0.2 * n}
+            lines.append({"iter": n, "phase": "HELD_OUT", "avg_reward": reward, "extra": extra})
     text = "".join(json.dumps({"ts": "2026-02-03T12:00:00Z", **line}) + "\n" for line in lines)
     (settings.workspace.jobs / job_id / "metrics.jsonl").write_text(text)
 

@@ -19,6 +19,7 @@ from medloop.contracts import TrainRequest, utc_now
 from medloop.contracts.assistant import Route
 from medloop.contracts.cycle import CycleEvent
 from medloop.contracts.deploy import CanaryVerdict, DeployEvent
+from medloop.contracts.gate_reasons import SLOT, reason_texts
 from medloop.deploy import alarms as live_alarms
 from medloop.deploy import server
 from medloop.deploy.alarms import AnswerCounts, LiveReadings
@@ -208,3 +209,11 @@ def test_what_the_pages_of_codebook_and_rubrics_refuse_is_told_in_chinese() -> N
     found = dict(_messages(*files))
     assert len(found) > 10
     assert not {where: text for where, text in found.items() if told(text, Translator("zh")).language != "zh"}
+
+
+def test_what_the_gate_says_is_told_as_a_sentence_of_its_own() -> None:
+    """As a cycle that waits for sign-offs shows it on Home."""
+    forms = {key: pair[0].strip() for key, pair in reason_texts().items() if key.startswith("refused_")}
+    whole = [SLOT.sub("q7", text) for text in forms.values() if text.endswith(".") and not SLOT.fullmatch(text)]
+    assert len(whole) > 12 and [text for text in whole if told(text, Translator("zh")).language != "zh"] == []
+    assert told("The gate's verdict has 1 of 2 sign-offs.", Translator("zh")).text == "结论已有 1 个签核，共需 2 个。"

@@ -71,10 +71,11 @@ class _Teller:
         return self.t.sentence(text, self.keys, self._part) or self._of_gate(text)
 
     def _of_gate(self, text: str) -> str | None:
-        """What the gate says inside a sentence of a deployment."""
+        """What the gate says, by itself or inside a sentence of a deployment."""
         for form, chinese in _gate_forms():
-            if match := form.fullmatch(text):
-                return SLOT.sub(lambda slot: self._part(match[slot[1]]), chinese).removesuffix("。")
+            if match := form.fullmatch(text.removesuffix(".")):
+                told = SLOT.sub(lambda slot: self._part(match[slot[1]]), chinese).removesuffix("。")
+                return told + "。" if text.endswith(".") else told
         return None
 
     def _part(self, part: str) -> str:

@@ -160,7 +160,7 @@ def _weights(lines: Sequence[Row], t: Translator) -> Figure | None:
     """The weight of each part of the reward, by iteration."""
     weights = {line["iter"]: line["weights"] for line in lines if line["phase"] == "METRICS" and line.get("weights")}
     names = list(dict.fromkeys(name for entry in weights.values() for name in entry))
-    columns = {name: {step: entry[name] for step, entry in weights.items() if name in entry} for name in names}
+    columns = {metric_name(name, t): {step: entry[name] for step, entry in weights.items() if name in entry} for name in names}
     return _trend(t("run_weights"), t("run_weights_hint"), columns, t)
 
 
