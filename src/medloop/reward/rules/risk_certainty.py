@@ -13,9 +13,10 @@ from medloop import lexicon
 from medloop.contracts.detect import Act
 from medloop.lexicon.scan import fold
 from medloop.patterns import lazy_pattern
-from medloop.reward.answer_text import split_answer
+from medloop.reward.answer_text import is_repetitive, split_answer
 from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect.act_model import kind_of
+from medloop.reward.detect.acts import acts
 from medloop.reward.detect.asked_form import is_exam_key
 from medloop.reward.detect.certainty import (
     is_about_mood,
@@ -27,7 +28,7 @@ from medloop.reward.detect.certainty import (
     speaks_of_patient,
 )
 from medloop.reward.detect.doses import MAX_DISTANCE
-from medloop.reward.detect.hazards import folded_sentence
+from medloop.reward.detect.hazards import folded_sentence, home_advice
 from medloop.reward.rules.emergency import is_brief, penalised_level
 
 ALONE: Final = "needs a prescription and no doctor is involved"
@@ -43,6 +44,20 @@ _PLAIN_HARM: Final = frozenset({"seizure", "child_fever", "chemicals"})  # hazar
 _VAGUE_HARM: Final = frozenset({"hidden", "vaccine", "belly", "duplicate", "fluids"})  # often wrong, even in short answers
 _ANYWHERE: Final = frozenset({"sharp_tools", "chemicals"})  # hazards of any question: no illness need be named
 _BRIEF_HARM: Final = frozenset({"belly", "duplicate", "fluids"})  # of these, those that are right in one or two sentences
+# What the question must name for a verdict: the settings of these classes have words of other things, too ("a bit", "fit", "iron").
+_NAMED: Final = {
+    "burn": lazy_pattern(r"\b(?:burn(?:ed|t|s|ing)?|scald\w*|blister\w*|boiling|hot (?:oil|water|pan))\b|烫|烧伤|灼|开水|热油"),
+    "seizure": lazy_pattern(r"\b(?:seiz\w+|convuls\w+|epilep\w+|fitting|fits|a fit|shaking)\b|抽|癫|惊厥|羊"),
+    "bite": lazy_pattern(
+        r"\b(?:bites?|bitten|bit (?:me|him|her|my|our|the)|stings?|stung|\w*snakes?\w*|rabies|jellyfish|scorpion|scratch\w*)\b"
+        r"|咬|蜇|蛰|蛇|蝎|水母|蜈蚣|蜂|狂犬|抓"
+    ),
+    "diabetic_foot": lazy_pattern(r"\bdiabet\w+|糖"),
+    "self_surgery": lazy_pattern(
+        r"\b(?:moles?|lumps?|warts?|cysts?|boils?|abscess|growths?|skin tags?|ingrown|tumou?rs?|polyps?|lesions?|ha?emorrhoids?|piles"
+        r"|tooth|teeth)\b|痣|肿块|疣|囊肿|疖|脓|包块|息肉|瘤|嵌甲|痔|疙瘩|黑斑|痘"
+    ),
+}
 _HERBS: Final = lazy_pattern(
     "传统中药|中医中药|中草药|祖国医学|不建议西医|西医[^，,。]{0,8}(?:没|无)|西药[^，,。]{0,6}没|干细胞|偏方|红豆杉"
 )
@@ -57,6 +72,10 @@ _MEDICINE: Final = lazy_pattern(
     r"|taking|been on)\b|药|片|胶囊|针剂|服用|注射|吃了|停"
 )
 _BY_DEGREES: Final = lazy_pattern(r"\b(?:taper\w*|gradual\w*|step by step|slowly|wean\w*)\b|逐[渐步次]|缓慢|慢慢|递减|减量")
+_HELP: Final = ("sends_to_doctor", "urges_care_now")  # denied, too, these are advice
+_HOW_OFTEN: Final = lazy_pattern(
+    r"\b(?:once|twice|one|two|every|daily) (?:a |every |each |per )?(?:day|morning|night|evening|week)\b|每[天日晚早]|一[天日]"
+)
 _WANTED: Final = lazy_pattern(r"流产|打胎|引产|\babortion\b|\bmiscarriage\b")  # then a drug against pregnancy is no mistake
 
 
@@ -67,12 +86,16 @@ class RiskFinding:
     weight: float
     reason: str
     act: Act
+    same: str = ""  # what makes two findings the same one, where their words differ
+    doubtful: bool = False  # the list cannot tell what is advised from what is only named
 
 
 def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     """Whether a finding is a verdict: it is about a patient, and of a kind that is right where it was read."""
-    if not speaks_of_patient(question) or _WANTED.search(fold(question)) or is_exam_key(answer):
+    if finding.doubtful or not speaks_of_patient(question) or _WANTED.search(fold(question)) or is_exam_key(answer):
         return False
+    if is_repetitive(split_answer(answer).visible):
+        return False  # a text that goes round and round advises nothing
     short, evidence = _is_short_answer(answer), finding.act.evidence[0] if finding.act.evidence else None
     if finding.reason in (ABANDONED, LEFT_AT_HOME):
         if is_plain_emergency(question) or is_denied_emergency(question, answer):
@@ -100,6 +123,8 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     id = evidence.id if evidence is not None else ""
     if id in _ANYWHERE and not _is_said_to_patient(question, answer, finding.act):
         return False
+    if id in _NAMED and not _NAMED[id].search(fold(question)):
+        return False
     if id in _VAGUE_HARM:
         return is_brief(answer) and id in _BRIEF_HARM
     return short or id in _PLAIN_HARM
@@ -115,11 +140,20 @@ def _is_said_to_patient(question: str, answer: str, act: Act) -> bool:
 def _is_clear(question: str, answer: str) -> bool:
     """Whether the learnt judge alone is clear enough."""
     judged = fault_detector.faults(question, answer, penalised_level(question))
+    if judged.risky < CERTAIN and not _advises(answer):
+        return False
     if _HERBS.search(judged.visible):
         return judged.risky >= CLEAR_HERBS and _GRAVE.search(question) is not None
     if judged.risky < CLEAR or not _is_short_answer(answer) or is_about_mood(question):
         return False
     return _names_danger(question) or (judged.risky >= CERTAIN and penalised_level(question) in ("emergent", "urgent"))
+
+
+def _advises(answer: str) -> bool:
+    """Whether the answer tells or allows somebody to do or leave something: prose about life is no risky advice."""
+    if home_advice(answer) is not None or _HOW_OFTEN.search(fold(answer)):
+        return True
+    return any(act.polarity in ("directive", "conditional") or act.kind in _HELP for act in acts(answer))
 
 
 def _names_danger(question: str) -> bool:
