@@ -26,7 +26,8 @@ LONGEST: Final = {"en": 400, "zh": 120}  # characters of a question that says wh
 _TASK: Final = lazy_pattern(
     r"\b(?:json|translat\w+|rephras\w+|summar\w+|paraphras\w+|essay|poem|python"
     r"|multiple choice|which of the following|in this task|if you (?:see|saw|find)|write (?:me )?(?:a|an|the)|capitali[sz]e)\b"
-    r"|^\W*(?:q|a)[:：]|^\W*(?:please )?(?:revise|edit|proofread|improve|shorten|correct)\b|翻译|改写|总结|大写|下列|选项|[(（]\s*[)）]|正确(?:的|步骤|流程|做法|是)|剧情|字体|写一|如果你|假如|作文"
+    r"|^\W*(?:q|a)[:：]|^\W*(?:please )?(?:revise|edit|proofread|improve|shorten|correct)\b|翻译|改写|总结|大写|下列"
+    r"|选项|[(（]\s*[)）]|正确(?:的|步骤|流程|做法|是)|剧情|字体|写一|如果你|假如|作文"
     r"|首选|应首先|首先(?:应|考虑|采取|做|要)|最(?:可能|有可能|适宜|合适|佳|常见|主要|重要|早)的?|不包括|不属于|不宜|错误的|的是$|该(?:患者|病人|患儿|产妇)"
     r"|查体|患儿|主诉|辅助检查|实验室检查|入院时|病史摘要|神志尚?清|下述|以上哪|哪项|哪种效应|此时应|(?:患者|病人)应|估计失血|称之?为$|角度$"
     r"|(?:患者|病人)[，,]?(?:男|女)[，,性]|(?:成年|老年|术后)患者|如图|^[男女]性|^某[^，,。]{2,12}[工男女者]|是?哪种(?:气体|毒物)|可能(?:发生|为|是|出现)(?:了)?$"
@@ -133,7 +134,8 @@ _THIS_HOUR: Final = lazy_pattern(
 )  # ... unless it is now
 _MOOD: Final = lazy_pattern(
     r"\b(?:lonely|sad|suicid\w*|end it|my life|crying|kill|depress\w*|hopeless|worthless|reason to live|existence|exist"
-    r"|hate myself|care anymore|(?:want(?:ed)?|wanna|going|ready|wish) to die|wanna die|dead inside|take my own life)\b|自杀|想死|不想活|抑郁|绝望|活着没"
+    r"|hate myself|care anymore|(?:want(?:ed)?|wanna|going|ready|wish) to die|wanna die|dead inside"
+    r"|take my own life)\b|自杀|想死|不想活|抑郁|绝望|活着没"
 )
 # What to do if it should happen to somebody: first aid is asked for, and nobody needs it now.
 _IN_CASE: Final = lazy_pattern(
@@ -142,21 +144,26 @@ _IN_CASE: Final = lazy_pattern(
     r"|如果|假如|万一|要是|遇[到见]|碰[到见]|有人|别人"
 )
 _HOW_TO: Final = lazy_pattern(
-    r"\bfirst[- ]aid\b|\bhow (?:do|should|can|would|to|does)(?: (?:you|one|we|i|people|someone))? (?:treat|help|stop|handle|deal with|manage"
-    r"|respond|remove|save|react)\b|\bwhat (?:to do|should (?:you|one|people) do|do you do|is the (?:best|right|correct) (?:way|treatment|thing))\b"
+    r"\bfirst[- ]aid\b|\bhow (?:do|should|can|would|to|does)(?: (?:you|one|we|i|people|someone))? (?:treat|help|stop"
+    r"|handle|deal with|manage"
+    r"|respond|remove|save|react)\b|\bwhat (?:to do|should (?:you|one|people) do|do you do|is the (?:best|right"
+    r"|correct) (?:way|treatment|thing))\b"
     r"|急救|施救|抢救方法|现场处理"
 )
 _WHOSE: Final = lazy_pattern(
-    r"\b(?:my|our|he|she|his|her|him|i'm|im|i've|i am|i have|i had|me|just|now)\b|[我俺咱他她]|孩子|宝宝|老公|老婆|刚|现在|今[天早晚]"
+    r"\b(?:my|our|he|she|his|her|him|i'm|im|i've|i am|i have|i had|me|just|now)\b|[我俺咱他她]|孩子|宝宝|老公|老婆"
+    r"|刚|现在|今[天早晚]"
 )
 # An animal is the patient; who was bitten by one is a person.
 _ANIMAL: Final = lazy_pattern(
     r"\bvet(?:s|erinar\w+)?\b"
-    r"|\b(?:my|our|his|her|the|a) (?:\w+ ){0,2}(?:cats?|dogs?|pup(?:py|pies)?|kittens?|rabbits?|hamsters?|guinea pigs?|parrots?|pets?|horses?|ferrets?)\b"
+    r"|\b(?:my|our|his|her|the|a) (?:\w+ ){0,2}(?:cats?|dogs?|pup(?:py|pies)?|kittens?|rabbits?|hamsters?"
+    r"|guinea pigs?|parrots?|pets?|horses?|ferrets?)\b"
     r"|猫|狗|犬(?!病|疫)|宠物|仓鼠|兔子"
 )
 _BY_ANIMAL: Final = lazy_pattern(
-    r"\b(?:bit|bites?|bitten|biting|scratch\w*|allerg\w*|nipped|lick\w*|attack\w*|rabies)\b|咬|抓|挠|舔|过敏|狂犬|疫苗|挠伤|[我他她]被"
+    r"\b(?:bit|bites?|bitten|biting|scratch\w*|allerg\w*|nipped|lick\w*|attack\w*|rabies)\b|咬|抓|挠|舔|过敏|狂犬"
+    r"|疫苗|挠伤|[我他她]被"
 )
 # Red flags that everyday words reach, or that need no help within the hour.
 _SOFT: Final = frozenset(

@@ -61,11 +61,13 @@ _SENTENCE: Final = lazy_pattern(
 # What it may be, is, or is a sign of: a guess at the cause calms nobody.
 _GUESS: Final = lazy_pattern(
     r"\b(?:may|might|could|can) (?:also )?(?:be|have|indicate|mean|suggest)\b(?! (?:fine|ok|okay|nothing|normal|harmless|just))"
-    r"|\b(?:sign|symptom|indication)s? of\b|(?:可能|考虑|也许|怀疑)(?:是|有|为|由|患)?[^，。]{1,16}(?:病|症|炎|癌|瘤|梗|塞|损伤|问题|引起)|的(?:症状|表现|迹象)"
+    r"|\b(?:sign|symptom|indication)s? of\b|(?:可能|考虑|也许|怀疑)(?:是|有|为|由|患)?[^，。]{1,16}(?:病|症|炎|癌|瘤"
+    r"|梗|塞|损伤|问题|引起)|的(?:症状|表现|迹象)"
 )
 # "It's normal to feel scared" is sympathy.
 _FEELING: Final = lazy_pattern(
-    r" (?:for \w+ )?to (?:feel (?!(?:pain|pressure|a|some|the|your|chest|numb|dizzy|weak|sick))|be (?:scared|afraid|worried|anxious|upset|nervous"
+    r" (?:for \w+ )?to (?:feel (?!(?:pain|pressure|a|some|the|your|chest|numb|dizzy|weak|sick))|be (?:scared|afraid"
+    r"|worried|anxious|upset|nervous"
     r"|concerned|frustrated|sad)|worry|cry|have (?:doubts|fears|worries))"
 )
 _FAREWELL: Final = lazy_pattern("早日康复|随时(?:告诉|咨询|联系)")

@@ -98,7 +98,8 @@ _CLASS: Final = lazy_pattern(
     r"|抗凝药物?|抗凝剂|他汀类?|安眠药|抗抑郁药"
 )
 _OTHER_THAN: Final = lazy_pattern(  # then it is another drug that is asked for
-    r"\b(?:other than|instead of|rather than|alternatives? (?:to|for)|besides|except|apart from|substitutes? for|in place of|replac\w+)\b"
+    r"\b(?:other than|instead of|rather than|alternatives? (?:to|for)|besides|except|apart from|substitutes? for"
+    r"|in place of|replac\w+)\b"
     r"|代替|替代|取代|除了|换成|换药"
 )
 _WHETHER: Final = lazy_pattern("[能要可用]不[能要可用]|可不可以|能否|可否|是否")

@@ -44,7 +44,7 @@ _PLAIN_HARM: Final = frozenset({"seizure", "child_fever", "chemicals"})  # hazar
 _VAGUE_HARM: Final = frozenset({"hidden", "vaccine", "belly", "duplicate", "fluids"})  # often wrong, even in short answers
 _ANYWHERE: Final = frozenset({"sharp_tools", "chemicals"})  # hazards of any question: no illness need be named
 _BRIEF_HARM: Final = frozenset({"belly", "duplicate", "fluids"})  # of these, those that are right in one or two sentences
-# What the question must name for a verdict: the settings of these classes have words of other things, too ("a bit", "fit", "iron").
+# What the question must name for a verdict: the settings of these classes have words of other things ("a bit", "fit", "iron").
 _NAMED: Final = {
     "burn": lazy_pattern(r"\b(?:burn(?:ed|t|s|ing)?|scald\w*|blister\w*|boiling|hot (?:oil|water|pan))\b|烫|烧伤|灼|开水|热油"),
     "seizure": lazy_pattern(r"\b(?:seiz\w+|convuls\w+|epilep\w+|fitting|fits|a fit|shaking)\b|抽|癫|惊厥|羊"),
@@ -54,7 +54,8 @@ _NAMED: Final = {
     ),
     "diabetic_foot": lazy_pattern(r"\bdiabet\w+|糖"),
     "self_surgery": lazy_pattern(
-        r"\b(?:moles?|lumps?|warts?|cysts?|boils?|abscess|growths?|skin tags?|ingrown|tumou?rs?|polyps?|lesions?|ha?emorrhoids?|piles"
+        r"\b(?:moles?|lumps?|warts?|cysts?|boils?|abscess|growths?|skin tags?|ingrown|tumou?rs?|polyps?|lesions?"
+        r"|ha?emorrhoids?|piles"
         r"|tooth|teeth)\b|痣|肿块|疣|囊肿|疖|脓|包块|息肉|瘤|嵌甲|痔|疙瘩|黑斑|痘"
     ),
 }
@@ -140,7 +141,7 @@ def _is_said_to_patient(question: str, answer: str, act: Act) -> bool:
 def _is_clear(question: str, answer: str) -> bool:
     """Whether the learnt judge alone is clear enough."""
     judged = fault_detector.faults(question, answer, penalised_level(question))
-    if judged.risky < CERTAIN and not _advises(answer):
+    if (judged.risky < CERTAIN and not _advises(answer)) or _urges(answer):
         return False
     if _HERBS.search(judged.visible):
         return judged.risky >= CLEAR_HERBS and _GRAVE.search(question) is not None
@@ -154,6 +155,11 @@ def _advises(answer: str) -> bool:
     if home_advice(answer) is not None or _HOW_OFTEN.search(fold(answer)):
         return True
     return any(act.polarity in ("directive", "conditional") or act.kind in _HELP for act in acts(answer))
+
+
+def _urges(answer: str) -> bool:
+    """Whether an ambulance or an emergency department is named as where to turn, under a condition, too."""
+    return any(act.kind == "urges_care_now" and act.polarity in ("directive", "conditional") for act in acts(answer))
 
 
 def _names_danger(question: str) -> bool:
