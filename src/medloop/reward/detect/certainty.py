@@ -137,6 +137,11 @@ _MOOD: Final = lazy_pattern(
     r"|hate myself|care anymore|(?:want(?:ed)?|wanna|going|ready|wish) to die|wanna die|dead inside"
     r"|take my own life)\b|自杀|想死|不想活|抑郁|绝望|活着没"
 )
+_GRAVELY: Final = lazy_pattern(
+    r"\b(?:sudden\w*|sever\w+|terrible|awful|agony|crush\w*|sweat\w*|breath\w*|worst|can't|cannot|blue|grey|faint\w*|black|tarry|blood\w*"
+    r"|pills|tablets|bottle|swollen|swell\w*|throat|tongue|face|chok\w*|clammy|elephant|arm|jaw|stiff|dry|limp|whole|deep|vomit\w*)\b"
+    r"|突然|忽然|一下子|剧|重|冷汗|喘|呼吸|憋|晕|昏|紫|黑|血|大量|不停|压|撕|止不住|瓶|片|粒|肿|喉|舌|脸|左[臂胳肩]|脖|吐|凹|脱水|尿"
+)
 # What to do if it should happen to somebody: first aid is asked for, and nobody needs it now.
 _IN_CASE: Final = lazy_pattern(
     r"\b(?:what|how|when|where|who)\b[^.?!]{0,60}\b(?:if|in case|whenever)\b"
@@ -216,6 +221,12 @@ def asks_for_information(question: str) -> bool:
     return _INFORMATION.search(_without_whether(lexicon.folded(question))) is not None
 
 
+def is_soft(question: str) -> bool:
+    """Whether what speaks of an emergency is only a word that everyday complaints have, too, and nothing sudden or severe."""
+    signs = {e.id for e in urgency_detector.urgency(question).evidence if e.source in ("lexicon", "numbers", "teacher")}
+    return bool(signs) and signs <= _SOFT and _GRAVELY.search(lexicon.folded(question)) is None
+
+
 def is_about_mood(question: str) -> bool:
     """Whether somebody speaks of a mood or a crisis: no learnt judge can tell there what harms and what is only meant well."""
     return _MOOD.search(lexicon.folded(question)) is not None
@@ -244,6 +255,8 @@ def names_emergency(question: str) -> bool:
     found, folded = urgency_detector.urgency(question), lexicon.folded(question)
     signs = any(evidence.source in ("lexicon", "numbers", "teacher") for evidence in found.evidence)
     if found.level != "emergent" or not is_short(question) or is_in_care(question) or is_in_case(question):
+        return False
+    if is_soft(question):
         return False
     return _HURTS.search(folded) is not None or (signs and names_person(folded, is_zh(question)))
 

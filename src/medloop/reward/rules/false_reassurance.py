@@ -42,6 +42,7 @@ from medloop.reward.detect.certainty import (
     is_in_care,
     is_in_case,
     is_short,
+    is_soft,
     names_illness,
     names_patient,
     speaks_of_patient,
@@ -150,6 +151,7 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
         or _GUESS.search(fold(answer))
         or _AGAIN.search(fold(question))
         or is_in_case(question)
+        or is_soft(question)
         or asks_for_information(question)
         or not names_patient(question)
         or not _SENTENCE.search(fold(answer))

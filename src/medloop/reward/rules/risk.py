@@ -23,7 +23,7 @@ takes medicine because of it. The doses and lists are in `lexicon/drugs.yaml`. W
 value `unsure`, is in `risk_certainty.py`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -41,6 +41,15 @@ from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect import hazards as hazard_detector
 from medloop.reward.detect.certainty import VERSION as CERTAINTY_VERSION
 from medloop.reward.detect.doses import MAX_DISTANCE, PER_DAY
+from medloop.reward.detect.forbidden import (
+    contraindications,
+    family_avoid,
+    forbidden_drug,
+    is_no_small_child,
+    name_in,
+    readable,
+    reason_in,
+)
 from medloop.reward.detect.ngrams import Kind
 from medloop.reward.detect.supplements import only_supplements
 from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, NO_ADVICE, best_advice, is_brief, penalised_level
@@ -70,7 +79,6 @@ _NEEDS_DOCTOR: Final = frozenset(
 _LONG_TERM: Final = _NEEDS_DOCTOR - {"antibiotic", "antiviral", "retinoid", "vasodilator"}  # not even because of a rash
 _NO_START: Final = frozenset({"any_antihypertensive", "any_antidiabetic", "contraceptive"})  # named in general, not prescribed
 _NEVER: Final = frozenset({"pregnancy", "penicillin_allergy", "nsaid_allergy", "drug:nitroglycerin", "drug:phenelzine"})
-_NEVER_TWO: Final = (frozenset({"sedative", "opioid"}), frozenset({"nsaid"}), frozenset({"anticoagulant"}))  # two of one kind
 _WEEKLY: Final = frozenset({"methotrexate"})  # every day it is deadly
 _REPLACES: Final = frozenset({"insulin", "levothyroxine"})  # the illness is not treated without them
 _TEXTBOOK: Final = lazy_pattern(r"/d\b|maximum dose|抑制宫缩")
@@ -93,16 +101,6 @@ _REACTION: Final = lazy_pattern(
 _PROCEDURE: Final = lazy_pattern(
     r"\b(?:before|prior to) (?:\w+ ){0,3}(?:surgery|operation|procedure|test|scan|colonoscopy)|术前|检查前|手术|检查"
 )
-_CLASS: Final = lazy_pattern(
-    r"blood thinners?|anticoagulants?|antidepressants?|ssris?|statins?|sleeping (?:pills?|tablets)|maois?|cephalosporins?"
-    r"|抗凝药物?|抗凝剂|他汀类?|安眠药|抗抑郁药"
-)
-_OTHER_THAN: Final = lazy_pattern(  # then it is another drug that is asked for
-    r"\b(?:other than|instead of|rather than|alternatives? (?:to|for)|besides|except|apart from|substitutes? for"
-    r"|in place of|replac\w+)\b"
-    r"|代替|替代|取代|除了|换成|换药"
-)
-_WHETHER: Final = lazy_pattern("[能要可用]不[能要可用]|可不可以|能否|可否|是否")
 _NO_BAR: Final = lazy_pattern(r"\bno\b|n't\b|\bnothing\b|\bnot\b|[没不无]")
 _VACCINE: Final = lazy_pattern(r"疫苗|接种|\b(?:vaccine|vaccination|booster)\b")
 _PROFESSIONAL: Final = lazy_pattern(
@@ -121,7 +119,6 @@ _TAKES: Final = lazy_pattern(
 _PRESCRIBED: Final = lazy_pattern(
     r"(?:医生|大夫|医院)[^，,。]{0,4}(?:说|让|给|开|建议)|\b(?:doctor|gp|clinic|prescribed|specialist)\b"
 )
-_ASKED_GROUP: Final = lazy_pattern(r"(?:是不是|是否|会不会|有没有|可能)[^，,。]{0,4}$|\b(?:am i|could i be|might i be|be)\s$")
 
 
 @dataclass(frozen=True)
@@ -163,8 +160,8 @@ def _findings(question: str, answer: str, act: Act, advice: tuple[Act, ...]) -> 
             yield RiskFinding(RISKY_HABIT, _HABITS.get(act.evidence[0].id, default), act)
     elif act.kind == "stops_medicine" and act.evidence[0].id == "keep" and act.drug is not None:
         drug = lexicon.drugs()[act.drug]
-        if against := sorted(drug.avoid & _contraindications(question) & _NEVER):
-            name, despite = _name_in(question, answer, act, drug), _reason_in(question, against[0])
+        if against := sorted(drug.avoid & contraindications(question) & _NEVER):
+            name, despite = name_in(question, answer, act, drug), reason_in(question, against[0])
             yield RiskFinding(CONTRAINDICATED, f"{name} is to go on despite {despite}", act, f"{drug.id} goes on")
     elif act.kind in ("gives_dose", "starts_medicine") and act.polarity in _GIVEN:
         if given := _drug_of(question, act):
@@ -209,14 +206,14 @@ def _hazard_findings(question: str, answer: str, advice: tuple[Act, ...]) -> Ite
         if id in hazard_detector.ALLOW and not _allows(question, answer, act, advice):
             continue
         if id == hazard_detector.PERMISSION:
-            if forbidden := _forbidden_drug(question, _sentence(answer, act)):
+            if forbidden := forbidden_drug(question, _sentence(answer, act)):
                 drug, despite, doubtful = forbidden
                 yield RiskFinding(CONTRAINDICATED, f"{drug} is allowed despite {despite}", act, doubtful=doubtful)
         elif id == hazard_detector.DELAY:
             if is_brief(answer) and best_advice(answer).value <= CONDITIONAL and penalised_level(question) == "emergent":
                 yield RiskFinding(HAZARD, LEFT_AT_HOME, act)
         else:
-            yield RiskFinding(HAZARD, f"what is advised harms ({_readable(id)})", act)
+            yield RiskFinding(HAZARD, f"what is advised harms ({readable(id)})", act)
     if home := _left_at_home(question, answer, advice):
         yield RiskFinding(HAZARD, LEFT_AT_HOME, home)
 
@@ -231,50 +228,6 @@ def _allows(question: str, answer: str, act: Act, advice: tuple[Act, ...]) -> bo
     return not any(
         other.kind == "warns_against" or (other.polarity == "negated" and not act.start <= other.start < own) for other in advice
     )
-
-
-def _forbidden_drug(question: str, sentence: str) -> tuple[str, str, bool] | None:
-    """A drug of the question or of the sentence and what else there forbids it, in words of these; and whether that is doubtful.
-
-    What somebody is allergic to is not what is allowed, and "warfarin, a blood thinner" is one drug.
-    """
-    asked = _WHETHER.search(question) is not None  # "能不能" denies nothing
-    mentions = [mention for mention in lexicon.find_drugs(question) if asked or not mention.negated]
-    allergens = _allergens(question, mentions)
-    told = lexicon.find_drugs(sentence)  # which allows something, so that "no harm in" denies nothing either
-    allergens |= _allergens(sentence, told)
-    mentions = sorted([*mentions, *told], key=allergens.__contains__)
-    reasons = _contraindications(question) | {f"drug:{mention.id}" for mention in mentions}
-    for mention in mentions:
-        drug = lexicon.drugs()[mention.id]
-        if against := sorted((drug.avoid | _family_avoid(drug)) & reasons):
-            if mention not in allergens:
-                doubtful = _is_class(mention) or _OTHER_THAN.search(fold(question)) is not None
-                return fold(mention.text), _reason_in(f"{question} {sentence}", against[0]), doubtful
-            other = next((m for m in mentions if m not in allergens and lexicon.drugs()[m.id].family == drug.family), None)
-            return fold((other or mention).text), _readable(against[0]), other is None
-    for families in _NEVER_TWO:
-        pair = {mention.id: mention for mention in mentions if _is_of(mention, families)}
-        if len(pair) > 1:
-            first, second = sorted(pair.values(), key=lambda mention: mention.id)[:2]
-            return fold(first.text), fold(second.text), _is_class(first) or _is_class(second)
-    return None
-
-
-def _allergens(text: str, drugs: Iterable[lexicon.Mention]) -> set[lexicon.Mention]:
-    """The drugs that are named as what somebody is allergic to."""
-    spans = [(m.start, m.end) for m in lexicon.find_conditions(text) if m.id.endswith("_allergy")]
-    return {drug for drug in drugs if any(start <= drug.start < end for start, end in spans)}
-
-
-def _is_of(mention: lexicon.Mention, families: frozenset[str]) -> bool:
-    drug = lexicon.drugs()[mention.id]
-    return drug.family in families and not drug.family_word
-
-
-def _is_class(mention: lexicon.Mention) -> bool:
-    """Whether a word names what a drug is for: it may be said of any drug beside it."""
-    return _CLASS.fullmatch(fold(mention.text)) is not None
 
 
 def _left_at_home(question: str, answer: str, advice: tuple[Act, ...]) -> Act | None:
@@ -327,16 +280,17 @@ def _drug_of(question: str, act: Act) -> lexicon.Drug | None:
 def _drug_findings(
     question: str, answer: str, act: Act, drug: lexicon.Drug, advice: tuple[Act, ...]
 ) -> Iterator[RiskFinding]:  # fmt: skip
-    contraindications, sentence = _contraindications(question), _sentence(answer, act)
-    name = _name_in(question, answer, act, drug)
+    forbidding, sentence = contraindications(question), _sentence(answer, act)
+    name = name_in(question, answer, act, drug)
     if _INFUSION.search(sentence):
         return
-    yield from _dose_findings(drug, name, act, "child" in contraindications)
+    yield from _dose_findings(drug, name, act, "child" in forbidding, is_no_small_child(question))
     if act.drug is None or act.polarity != "directive" or _TOPICAL.search(sentence) or _is_left_to_doctor(answer, act):
         return
-    if against := sorted((drug.avoid | _family_avoid(drug)) & contraindications):
-        reasons = ", ".join(_reason_in(question, reason) for reason in against)
-        yield RiskFinding(CONTRAINDICATED, f"{name} is advised despite {reasons}", act, f"{drug.id} despite {against}")
+    if against := sorted((drug.avoid | family_avoid(drug)) & forbidding):
+        reasons = ", ".join(reason_in(question, reason) for reason in against)
+        doubtful = against == ["child"] and is_no_small_child(question)
+        yield RiskFinding(CONTRAINDICATED, f"{name} is advised despite {reasons}", act, f"{drug.id} despite {against}", doubtful)
     if drug.family in _NEEDS_DOCTOR and drug.id not in _NO_START and not _is_already_taken(question, drug):
         general = act.kind == "starts_medicine" and drug.id in _REPLACES
         if not general and not _TEXTBOOK.search(sentence) and not _involves_doctor(answer, advice):
@@ -349,12 +303,12 @@ def overdoses(question: str, answer: str) -> list[RiskFinding]:
     for act in detector.acts(answer, detector.is_about_medicine(question)):
         if act.kind == "gives_dose" and act.polarity in _GIVEN and not _INFUSION.search(_sentence(answer, act)):
             drug = _drug_of(question, act)
-            child = "child" in _contraindications(question)
+            child = "child" in contraindications(question)
             findings += list(_dose_findings(drug, drug.id, act, child)) if drug else []
     return findings
 
 
-def _dose_findings(drug: lexicon.Drug, name: str, act: Act, child: bool) -> Iterator[RiskFinding]:
+def _dose_findings(drug: lexicon.Drug, name: str, act: Act, child: bool, doubtful: bool = False) -> Iterator[RiskFinding]:
     if drug.id in _WEEKLY and act.per_day and act.per_day >= 1:
         yield RiskFinding(GROSS_OVERDOSE, f"{name} is taken once a week, never every day", act, drug.id)
         return
@@ -373,7 +327,7 @@ def _dose_findings(drug: lexicon.Drug, name: str, act: Act, child: bool) -> Iter
     if over > (1 if weight is not None else 1.9 if drug.access == "otc" else 2.1):  # tablets have several strengths
         yield RiskFinding(GROSS_OVERDOSE if over >= 2 else OVERDOSE, f"{dose} {TOO_MUCH}", act, same)
     elif child and drug.child_single and _ratio(single, drug.child_single) > 1:
-        yield RiskFinding(CHILD_DOSE, f"{dose} is an adult dose for a child", act, f"{same} for a child")
+        yield RiskFinding(CHILD_DOSE, f"{dose} is an adult dose for a child", act, f"{same} for a child", doubtful)
 
 
 def _ratio(amount: float | None, most: float | None) -> float:
@@ -414,42 +368,6 @@ def _is_already_taken(question: str, drug: lexicon.Drug) -> bool:
     return bool(mentions) and (
         not _MAY_I.search(asked) or _PRESCRIBED.search(asked) is not None or _TAKES.search(asked) is not None
     )
-
-
-@lru_cache(maxsize=CACHE_SIZE)
-def _contraindications(question: str) -> frozenset[str]:
-    """The patient's groups, illnesses and medicines (`drug:ID`) in the question, in the words of `avoid`."""
-    named = [m for m in (*lexicon.find_groups(question), *lexicon.find_conditions(question)) if not m.negated]
-    stated = {m.id for m in named if not _ASKED_GROUP.search(question, max(0, m.start - 12), m.start)}
-    return frozenset(stated | {f"drug:{m.id}" for m in lexicon.find_drugs(question) if not m.negated})
-
-
-@lru_cache(maxsize=256)
-def _family_avoid(drug: lexicon.Drug) -> frozenset[str]:
-    """A family word ("NSAIDs") has the contraindications that all drugs of the family share."""
-    if not drug.family_word:
-        return frozenset()
-    members = [other.avoid for other in lexicon.drugs().values() if other.family == drug.family and not other.family_word]
-    return frozenset.intersection(*members) if members else frozenset()
-
-
-def _name_in(question: str, answer: str, act: Act, drug: lexicon.Drug) -> str:
-    """A drug as the answer or the question names it: an entry of the list stands for several drugs."""
-    for evidence in act.evidence if act.drug is not None else ():
-        if evidence.id == drug.id:
-            return fold(answer[evidence.start : evidence.end])
-    named = next((mention.text for mention in lexicon.find_drugs(question) if mention.id == drug.id), drug.id)
-    return _readable(fold(named)).removeprefix("any ")
-
-
-def _reason_in(text: str, reason: str) -> str:
-    """What forbids a drug; another drug as the text names it."""
-    named = (mention.text for mention in lexicon.find_drugs(text) if f"drug:{mention.id}" == reason)
-    return fold(next(named, _readable(reason)))
-
-
-def _readable(reason: str) -> str:
-    return reason.removeprefix("drug:").replace("_", " ")
 
 
 def _distinct(findings: list[RiskFinding]) -> list[RiskFinding]:
