@@ -62,6 +62,14 @@ def test_held_out_has_its_interval_kl_its_target_and_the_parts_a_curve(job_id, b
     assert "95% 置信区间" in zh and "目标 6" in zh and "风险" in zh
 
 
+def test_a_run_without_a_reward_is_not_said_to_wait_for_the_panel(browse, settings):
+    texts = {}
+    for stage in ("SFT", "IRS"):
+        row = JobRow(job_id="train", stage=stage, state="queued", submitted=utc_now(), changed=utc_now())
+        texts[stage] = browse("engineer").get(f"/web/run?job={queue.put(TrainRequest(stage=stage), row, settings)}").text
+    assert ["has not checked this run yet" in text for text in texts.values()] == [False, True]
+
+
 def test_the_run_page_is_empty_without_jobs_and_closed_to_raters(browse):
     assert "No training has run yet." in browse("engineer").get("/web/run").text
     assert browse("clinician").get("/web/run").status_code == 403

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -27,6 +28,7 @@ router = APIRouter(prefix="/web", include_in_schema=False)
 
 RunReader = Annotated[Caller, Depends(allow("engineer", "admin", scope="jobs"))]
 MAX_RUNS = 20
+REWARDED = ("PPO", "GRPO", "IRS")  # what the reward-hacking panel reads
 Row = dict[str, Any]
 
 
@@ -74,7 +76,8 @@ def _moving(settings: Settings, job: str, t: Translator) -> Row:
     context: Row = {"run": status, "objective": status.objective, "alarms": _alarms(lines, t), "missing": _missing(lines, t)}
     context["notes"] = [_in_language(note, t) for note in (status.objective.notes if status.objective else ())]
     context["message"] = told(status.detail.message or "", t)
-    context["typed"], context["rewarded"] = typed, any(line["phase"] == "HELD_OUT" for line in lines)
+    context["typed"], context["rewarded"] = typed, status.stage.upper() in REWARDED
+    context["part_name"] = partial(metric_name, t=t)
     context |= {"samples": samples_of(settings.workspace.jobs / status.job_id), "cost": cost_of(lines, asked)}
     kl = _kl(lines, t, _target_kl(settings.workspace.jobs / status.job_id))
     drawn = (_rewards(lines, t), _losses(lines, t), kl, _parts(lines, t), _weights(lines, t))
