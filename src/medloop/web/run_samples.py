@@ -16,7 +16,7 @@ from medloop.store.files import jsonl
 from medloop.train.runs.teacher_use import Asked, TeacherUse, paid_use
 
 HELD_OUT = "held_out.jsonl"
-SHOWN = 3
+SHOWN = 4
 
 
 class SampleAnswer(NamedTuple):
@@ -70,12 +70,10 @@ def _samples(path: Path, mtime_ns: int, size: int) -> RunSamples | None:
 
 def _rows(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Iterator[SampleAnswer]:
     shown = 0
-    for prompt_id, old in before.items():
-        new = after.get(prompt_id)
+    for prompt_id in _most_changed_first(before, after) if after else before:
         if shown == SHOWN:
             return
-        if after and new is None:
-            continue
+        old, new = before[prompt_id], after.get(prompt_id)
         scrubber = Scrubber()
         with suppress(Unscrubbable):
             yield SampleAnswer(
@@ -83,6 +81,18 @@ def _rows(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[s
                 None if new is None else scrubber.release(new["answer"]), None if new is None else new.get("reward"),
             )  # fmt: skip
             shown += 1
+
+
+def _most_changed_first(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """In turn the question whose reward rose most and the one whose reward fell most; those without a reward come last."""
+    change = {
+        name: after[name]["reward"] - row["reward"]
+        for name, row in before.items()
+        if name in after and row.get("reward") is not None and after[name].get("reward") is not None
+    }
+    rising = sorted(change, key=lambda name: -change[name])
+    turns = [name for pair in zip(rising, reversed(rising), strict=True) for name in pair]
+    return list(dict.fromkeys([*turns, *(name for name in before if name in after)]))
 
 
 def cost_of(lines: Sequence[Mapping[str, Any]], asked: Asked | None = None) -> RunCost | None:

@@ -28,6 +28,7 @@ router = APIRouter(prefix="/web", include_in_schema=False)
 
 RunReader = Annotated[Caller, Depends(allow("engineer", "admin", scope="jobs"))]
 MAX_RUNS = 20
+STEADY = 0.02  # a weight that moves less is not drawn
 REWARDED = ("PPO", "GRPO", "IRS")  # what the reward-hacking panel reads
 Row = dict[str, Any]
 
@@ -136,9 +137,7 @@ def _parts(lines: Sequence[Row], t: Translator) -> Figure | None:
     checks = {step: summary["parts"] for step, summary in summaries.items() if summary.get("parts")}
     names = list(dict.fromkeys(name for parts in checks.values() for name in parts))
     columns = {metric_name(name, t): {step: parts[name] for step, parts in checks.items() if name in parts} for name in names}
-    order = sorted(columns, key=lambda name: min(columns[name].values()) - max(columns[name].values()))
-    moved = {name: columns[name] for name in order[: len(plots.COLOURS)]}
-    return _trend(t("run_parts"), t("run_parts_hint"), moved, t) if len(checks) > 1 else None
+    return _trend(t("run_parts"), t("run_parts_hint"), _most_moved(columns), t) if len(checks) > 1 else None
 
 
 def _losses(lines: Sequence[Row], t: Translator) -> Figure | None:
@@ -160,11 +159,21 @@ def _kl(lines: Sequence[Row], t: Translator, target: float | None) -> Figure | N
 
 
 def _weights(lines: Sequence[Row], t: Translator) -> Figure | None:
-    """The weight of each part of the reward, by iteration."""
+    """The weights of the reward by iteration, where they are dynamic: missing parts alone move them a little."""
     weights = {line["iter"]: line["weights"] for line in lines if line["phase"] == "METRICS" and line.get("weights")}
     names = list(dict.fromkeys(name for entry in weights.values() for name in entry))
     columns = {metric_name(name, t): {step: entry[name] for step, entry in weights.items() if name in entry} for name in names}
-    return _trend(t("run_weights"), t("run_weights_hint"), columns, t)
+    moved = {name: column for name, column in columns.items() if _range(column) > STEADY}
+    return _trend(t("run_weights"), t("run_weights_hint"), _most_moved(columns), t) if moved else None
+
+
+def _range(column: Mapping[int, float]) -> float:
+    return max(column.values()) - min(column.values())
+
+
+def _most_moved(columns: Mapping[str, dict[int, float]]) -> dict[str, dict[int, float]]:
+    """As many lines as there are colours, those that moved most."""
+    return {name: columns[name] for name in sorted(columns, key=lambda name: -_range(columns[name]))[: len(plots.COLOURS)]}
 
 
 def _column(lines: Sequence[Row], phase: str) -> dict[int, float]:
