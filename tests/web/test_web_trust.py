@@ -30,6 +30,7 @@ def card(settings) -> ValidityCard:
             row("reward", "agreement", "all", 0.45), row("risk", "recall", "all", 0.8), row("risk", "recall", "language=zh", 0.3),
         ),
         read=(
+            ReadVerdicts(judge="risk", version="1", right=16, arguable=2, read=40, reader="blind"),
             ReadVerdicts(judge="risk", version="2", right=18, arguable=1, read=19, reader="blind"),
             ReadVerdicts(judge="chain", version="1", right=3, arguable=0, read=4, reader="author"),
         ),
@@ -53,6 +54,7 @@ def test_the_trust_page_shows_verdicts_intervals_and_one_judge_by_slice(card, br
     assert "Training refuses this reward, because people&#39;s labels do not support: whole reward." in page
     assert "18 of 19 clearly right, 1 arguable</td><td>a language model that knew no rules</td><td>this version" in page
     assert "an earlier version" in page and "4 条中 3 条明确正确" in zh and "clearly right" not in one
+    assert page.index("18 of 19") < page.index("<summary>Earlier readings") < page.index("16 of 40")
     assert "wrong-7" in one and "people saw it, the judge did not" in one and "wrong-8" not in one
 
 

@@ -67,7 +67,7 @@ def trust_page(
         context["sources"] = [f"{_source(name, t)} {count:,}" for name, count in card.sources.items()]
         context["left_out"] = left_out_lines(card.left_out, t.language)
         context["answer"], context["is_refused"] = _answer(card, t)
-        context["read"] = _read(card, t)
+        context["read"], context["read_before"] = _read(card, t)
         context["wrong"] = [(row, _source(row.source, t)) for row in card.wrong if row.judge == judge]
         draw = partial(_by_slice, card, judge, t=t) if judge else partial(_overall, card, t=t)
         context["figures"] = [figure for quantity in QUANTITIES if (figure := draw(quantity)) is not None]
@@ -89,18 +89,29 @@ def _lines(card: ValidityCard, t: Translator) -> list[JudgeLine]:
     ]
 
 
-def _read(card: ValidityCard, t: Translator) -> list[tuple[str, str, str, str]]:
-    """What readers made of verdicts on real text: part, right of read, who read, and whether it was this version."""
+ReadRow = tuple[str, str, str, str]
+
+
+def _read(card: ValidityCard, t: Translator) -> tuple[list[ReadRow], list[ReadRow]]:
+    """What readers made of verdicts on real text: part, right of read, who read, and whether it was this version.
+
+    The newest reading of each part, and the earlier ones, newest first.
+    """
     versions = {row.judge: row.version for row in card.judges}
-    return [
-        (
+    newest: dict[str, ReadRow] = {}
+    earlier: list[ReadRow] = []
+    for row in reversed(card.read):
+        line = (
             judge_name(row.judge, t.language),
             t("trust_read_counts", right=row.right, arguable=row.arguable, n=row.read),
             t(f"trust_read_{row.reader}"),
             t("trust_read_now" if versions.get(row.judge) == row.version else "trust_read_earlier"),
         )
-        for row in card.read
-    ]
+        if row.judge in newest:
+            earlier.append(line)
+        else:
+            newest[row.judge] = line
+    return list(newest.values()), earlier
 
 
 def _answer(card: ValidityCard, t: Translator) -> tuple[str, bool]:
