@@ -34,6 +34,7 @@ def test_lists_of_commands_show_whole_sentences() -> None:
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(p) for p, _ in COMMANDS])
 def test_every_command_has_help_with_an_example(path: tuple[str, ...], command: click.Command) -> None:
     assert command.help and f"medloop {' '.join(path)}" in command.help, "help without an example"
+    assert all(part.count("Example:") < 2 for part in command.help.split("\n\n")), "two examples run together"
     for param in command.params:
         assert getattr(param, "help", None), f"{param.name} has no help"
 

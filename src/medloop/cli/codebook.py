@@ -73,6 +73,7 @@ def propose(
     """Propose rules from corrections, or write one yourself. Nothing changes before somebody approves it.
 
     Example:  medloop codebook propose
+
     Example:  medloop codebook propose --text "Ask for the weight first." --trigger "child|儿童" --user dr.li
     """
     settings = ui.settings()

@@ -86,6 +86,7 @@ def import_(
     address and keys are the settings langfuse.url, langfuse.public_key and langfuse.secret_key.
 
     Example:  medloop data import visits.csv --name visits --licence CC-BY-4.0 --map question=title
+
     Example:  medloop data import langfuse --since 30d --consent training
     """
     settings = ui.settings()
@@ -274,6 +275,7 @@ def export(
     """Write a split as ShareGPT or Alpaca rows for other tools; importing it again gives the same conversations.
 
     Example:  medloop data export --to sharegpt --split train --output train_sharegpt.jsonl
+
     Example:  medloop data export --feedback week46 --to alpaca --output liked_and_corrected.jsonl
     """
     settings, output = ui.settings(), output.expanduser().absolute()

@@ -70,7 +70,7 @@ def evaluate(
             metavar="WIDTH",
             min=0.001,
             max=0.5,
-            help="Stop asking when half of every interval on a whole split is at most this, for example 0.03; "
+            help="Stop asking when every mean of a whole split is known to within this (its 95% interval), for example 0.03; "
             "looked at after an eighth, a quarter and half of the questions, with wider intervals for that.",
         ),
     ] = None,

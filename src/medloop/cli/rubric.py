@@ -43,6 +43,7 @@ def draft(
     """Draft criteria from corrections: what the expert added, and what the expert took out. Nothing uses a draft.
 
     Example:  medloop rubric draft
+
     Example:  medloop rubric draft --correction cor_01a1dee4 --no-teacher
     """
     settings = ui.settings()

@@ -72,7 +72,7 @@ def assign(
     site: Annotated[str, typer.Argument(help="Small letters, digits and -; 'main' are the central staff.")],
 ) -> None:
     """Let a user belong to a site: the assistant answers them by the rules and the experiment of that site, and they
-    read no records. Their sessions end and their API keys are revoked.
+    read and judge nothing but what was said there. Their sessions end and their API keys are revoked.
 
     Example:  medloop site assign dr.li ward-7
     """

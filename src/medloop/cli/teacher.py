@@ -121,7 +121,7 @@ def probe(
     config: ui.ConfigFile = None,
     set_: ui.SetPairs = None,
 ) -> None:
-    """Judge a fixed set of answers again; fails if the teacher has drifted since the accepted probe.
+    """Let the teacher judge a fixed set of answers again; fails if its scores have moved since the probe that you accepted.
 
     Example:  medloop teacher probe
     """

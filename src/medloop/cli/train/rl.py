@@ -70,7 +70,7 @@ def train_ppo(
     seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, live: Live = False, replace: Replace = False,
     accept_untrusted: AcceptUntrusted = False, overlap: Overlap = False,
 ) -> None:  # fmt: skip
-    """PPO: a critic, the KL to the reference inside the reward and steered to a target, any reward function.
+    """PPO: raise the reward with the help of a critic, and stay near the reference model (a KL penalty with a target).
 
     Example:  medloop train ppo --round 1 --live
     """
