@@ -46,7 +46,7 @@ def panel(
     output: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder to write (default: reports/panel/LAST).")] = None,
     fail_on_alarm: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 10 if there is an alarm.")] = False,
 ) -> None:
-    """Look for reward hacking over rounds of training: reward against a held-out judge, length, repetition, answers that say nothing.
+    """Look for reward hacking over rounds of training: reward against a held-out judge, length, repetition, empty answers.
 
     Example:  medloop reward panel sft_scores.jsonl rl_scores.jsonl --held-out sft_teacher.jsonl --held-out rl_teacher.jsonl
     """
