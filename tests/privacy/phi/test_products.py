@@ -72,3 +72,22 @@ def test_a_long_text_keeps_its_names_and_not_the_words_cut_out_of_it() -> None:
     rest = "以上情况已经持续了半年多，平时饮食睡眠都还可以，没有做过其他检查，想请您帮忙看一下是什么原因引起的，谢谢。"
     assert not assess("溃疡呈火山口状，底部不平而污秽，边缘整齐，周围皱襞可见中断。" + rest).spans
     assert "陈静瑜" not in assess("同病房还有陈静瑜和她的家人。" + rest).cleaned
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "打120急救电话，并保持电话畅通。",
+        "请先向医生咨询。",
+        "Call your local emergency number now (911, 112, 999; in China 120).",
+    ],
+)
+def test_numbers_of_an_ambulance_are_nobody_s(text: str) -> None:
+    assessment = assess(text)
+    assert not assessment.spans and not assessment.quarantined
+
+
+@pytest.mark.parametrize("text", ["我的电话后四位是零零一三", "call 617 555, 0143", "Her phone: 911 555 0143"])
+def test_a_number_of_somebody_is_still_found_or_held(text: str) -> None:
+    assessment = assess(text)
+    assert assessment.spans or assessment.quarantined

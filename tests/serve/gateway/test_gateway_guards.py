@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from medloop.contracts.assistant import GuardAct, RulesFound, RuleUse
 from medloop.loop.assistant_guards import dose_guard, emergency_guard, injection_guard, is_emergent, off_topic_guard, phi_guard
+from medloop.privacy.phi.scrub import assess
 from medloop.serve.gateway.guards import GuardedAnswer, NamedOutputGuard
 from medloop.serve.gateway.notices import notices
 
@@ -133,3 +134,9 @@ def test_rules_join_the_prompt_and_their_first_sentence_the_answer(gateway_world
     assert body["choices"][0]["message"]["content"] == f"{rule.first_sentence}\n\n{world.servers[0].answer}"
     system = world.servers[0].requests[0]["messages"][0]
     assert system["role"] == "system" and rule.text in system["content"] and plain
+
+
+@pytest.mark.parametrize("text", [text for texts in notices().values() for text in texts])
+def test_the_gateway_s_own_sentences_hold_no_conversation_for_privacy_review(text):
+    found = assess(text)
+    assert not found.spans and not found.quarantined

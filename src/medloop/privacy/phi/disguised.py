@@ -22,6 +22,7 @@ _PINYIN = "ling|yi|yao|er|san|si|wu|liu|qi|ba|jiu"
 _HAN_DIGIT = "零〇○一二三四五六七八九幺壹贰叁肆伍陆柒捌玖"
 _CUE = r"(?:phone|cell|mobile|number|digits|call|dial|text|tel|ssn|social|social security|电话|手机|号码?|联系|拨打?|微信|身份证|证件?)"
 _JOINT = r"(?:[\s./|*_,+()\-]{1,4}|[ ,]{0,2}(?:then|and|dash|dot|再|然后|接着|后面是?|杠)[ ,]{0,2})"
+_PUBLIC = r"(?:911|999|000|11[0-9]|12[02]|988)\b"  # numbers of ambulances and crisis lines, one after the other
 _SURNAMES = "".join(name for name in lines("surnames_zh.txt")[:220] if len(name) == 1)
 _BLOB = lazy_pattern(
     r"(?<![A-Za-z0-9+/=_\-])(?=[A-Za-z0-9+/_\-]*[A-Z])(?=[A-Za-z0-9+/_\-]*[a-z])(?=[A-Za-z0-9+/_\-]*\d)[A-Za-z0-9+/_\-]{16,4000}={0,2}"
@@ -172,7 +173,7 @@ DISGUISES = (
     Disguise("an account in a Chinese text", "我的号 lin_xia.88 哦", 1, _has_account, False),
     Disguise("an e-mail address with other signs", "a.b@qq。com", ("@",), _search(r"[\w.\-]{2,40} ?@ ?[\w\-]{2,30} ?[。．｡,，、 ·] ?(?:com|cn|net|org|edu|gov|co)", re.I)),
     Disguise("Chinese digits in groups", "一三八、零零一三、八零零零", (), _search(rf"(?:[{_HAN_DIGIT}]{{2,4}}[^\w\n]{{1,3}}){{2}}[{_HAN_DIGIT}]{{2,4}}"), False),
-    Disguise("many digits in groups", "110102 (前面) 19751106 后四位 0023", 14, _search(r"(?<![\d.])\d{2,8}(?:[\s()（）,，、:：]{0,2}[\u4e00-\u9fff]{0,4}[\s()（）,，、:：]{0,2}\d{3,8}(?![\d.%])){2,6}")),
+    Disguise("many digits in groups", "110102 (前面) 19751106 后四位 0023", 14, _search(rf"(?<![\d.])(?!{_PUBLIC}, {_PUBLIC})\d{{2,8}}(?:[\s()（）,，、:：]{{0,2}}[\u4e00-\u9fff]{{0,4}}[\s()（）,，、:：]{{0,2}}\d{{3,8}}(?![\d.%])){{2,6}}")),
     Disguise("signs between a surname and a name", ",王**芳,咳嗽", ("*", "#", "/", "|", "~", "^", "=", "&", "+", "!", "(", "-", "_"), _search(rf"(?:^|[,。;、:\s])[({{\[]?[{_SURNAMES}][*#/|~^=&+!()\-_]{{1,3}}[\u4e00-\u9fff](?![\u4e00-\u9fff]{{3}})"), False),
     Disguise("an address kept apart by spaces", "住 朝阳区 望京 西园 四区 4号楼", ("区", "路", "街", "弄", "楼", "村", "镇"), _is_spaced_address, False),
     Disguise("how a character is written", "“伟大”的伟,痛风", ("的", "单名", "偏旁", "一个"), _search(r"([\u4e00-\u9fff])[\u4e00-\u9fff]{1,3}[”\"』」']?的[“\"「]?\1(?=[字,。、;”\"」)\s]|$)|[\u4e00-\u9fff]{1,3}([\u4e00-\u9fff])[”\"』」']?的[“\"「]?\2(?=[字,。、;”\"」)\s]|$)|单名|名字?(?:里)?(?:就)?一个[“\"「]?.[”\"」]?(?:字|[,。])|(?:加|带|去掉?)(?:个|一个)?[^,。]{1,2}(?:字旁|字头|旁|部首)"), False),
@@ -181,7 +182,7 @@ DISGUISES = (
     Disguise("a telephone number with letters", "617-555-CALL", 6, _search(r"(?<![\w\-])(?:\d-)?\d{3}[ \-.]\d{3}[ \-.][A-Z]{4}(?![A-Za-z])|(?<![\w\-])1-8\d\d-[A-Z]{4,7}(?![a-z])")),
     Disguise("a letter that is said to be a digit", "the O is zero", (" is zero", " is one", " is a ", "letter", "字母", "not zero", "not o"), _search(r"\b(?:the )?[\"']?[A-Za-z][\"']? (?:is|means|=) (?:zero|one|five|a number|a digit)\b|\bletter [\"']?[A-Za-z][\"']?(?: |,|\.|$|\))|\bnot (?:zero|the letter)\b|字母[A-Za-z]|[A-Za-z]是(?:字母|零|一|数字)", re.I)),
     Disguise("digits beside words for digits", "call (617) five55-oh143", 3, _search(rf"(?<![A-Za-z])(?:{_ENGLISH})[ \-]?\d{{2}}[ \-]?(?:{_ENGLISH}|\d)|\d{{2}}[ \-]?(?:{_ENGLISH})[ \-]?\d", re.I)),
-    Disguise("a number in pieces behind its name", "phone 555\n012\n3456", 9, _search(rf"{_CUE}[^\d\n]{{0,12}}[\s]?(?=(?:{_JOINT}?\d){{9}})\d{{1,4}}(?:{_JOINT}\d{{1,4}}){{2,11}}(?!\d)", re.I)),
+    Disguise("a number in pieces behind its name", "phone 555\n012\n3456", 9, _search(rf"{_CUE}[^\d\n]{{0,12}}[\s]?(?!{_PUBLIC}, {_PUBLIC})(?=(?:{_JOINT}?\d){{9}})\d{{1,4}}(?:{_JOINT}\d{{1,4}}){{2,11}}(?!\d)", re.I)),
 )  # fmt: skip
 
 

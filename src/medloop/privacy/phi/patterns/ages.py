@@ -20,7 +20,7 @@ AGES = (
     pattern("somebody is", "AGE", "my grandmother is {96}",
             rf"\b(?:she|he|who|{_ELDER})(?:['’]s| is| was|, now|, just turned| would be| had been)(?: now| already| almost| nearly| about| over| only| just| some)? (?P<phi>{_OLD})(?![\d.%/]\d|%|/| ?(?:mg|kg|lb|lbs|bpm|mm|percent|beats|degrees|pounds|cm|minutes|days|hours)\b)", digits=2, hints=("is", "was", "s", ","), flags=re.I),
     pattern("between commas behind a name", "AGE", "Mrs. Hill, {93}, fell",
-            rf"(?:[A-Z][a-z]{{2,20}}|\b(?:{_ELDER})),? \(?(?P<phi>{_OLD})(?=\)|, (?:was|is|has|had|who|lives|presents|presented|came|fell|of|from|a|an|with|admitted|died|reports|reported|takes|needs|complains|still|f|m|F|M|female|male)\b)", digits=2),
+            rf"(?:[A-Z][a-z]{{2,20}}|\b(?:{_ELDER})),? \(?(?!11[029]\b|12[02]\b)(?P<phi>{_OLD})(?=\)|, (?:was|is|has|had|who|lives|presents|presented|came|fell|of|from|a|an|with|admitted|died|reports|reported|takes|needs|complains|still|f|m|F|M|female|male)\b)", digits=2),
     pattern("before the sex", "AGE", "{93}F with CHF",
             rf"(?:^|[.;:\n] ?|\b(?:[Pp]t|[Pp]atient|[Tt]his|[Aa]n?|is) )(?P<phi>{_OLD}) ?/?(?=(?:[MF]|[Mm]ale|[Ff]emale|[Ww]oman|[Mm]an|[Ll]ady|[Gg]entleman)\b(?:[ ,]|$))", digits=2),
     pattern("birthday in digits", "AGE", "her {97}th birthday",
