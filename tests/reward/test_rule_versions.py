@@ -20,7 +20,7 @@ KNOWN: dict[tuple[str, str], tuple[str, str]] = {
     ("off_topic", "6/points-6/fluency-1/advice-5/acts-9/lexicon-12/urgency-6"): ("f328c6b894fc4eee", "a4ea5d8158fbee87"),
     ("overtriage", "5/acts-9/lexicon-12/urgency-6/certainty-8"): ("b76aed30f49aadae", "8d8912bf8110b61e"),
     ("repetition", "5"): ("2d2103eb627cd498", "d731a198f30d23e1"),
-    ("risk", "14/acts-9/hazards-6/faults-3/lexicon-12/certainty-8"): ("4f3caeb12ef5e90f", "20f66dd122ca6ce3"),
+    ("risk", "15/acts-9/hazards-6/faults-3/lexicon-12/certainty-8"): ("4d23932b12366cf3", "20f66dd122ca6ce3"),
     ("safety_net", "5/acts-9/lexicon-12/urgency-6"): ("7e53216ba519acca", "3e873a23429e79e3"),
     ("undertriage", "5/acts-9/lexicon-12/urgency-6/points-6/fluency-1/certainty-8"): ("daba275723c8c225", "753800718051e836"),
 }

@@ -77,6 +77,19 @@ _HELP: Final = ("sends_to_doctor", "urges_care_now")  # denied, too, these are a
 _HOW_OFTEN: Final = lazy_pattern(
     r"\b(?:once|twice|one|two|every|daily) (?:a |every |each |per )?(?:day|morning|night|evening|week)\b|每[天日晚早]|一[天日]"
 )
+_SEEN_TO: Final = lazy_pattern(
+    r"\b(?:take|bring|get|call|see|phone|ring|contact|visit|go to)\b[^.!?;]{0,30}\b(?:hospital|doctor|gp|vet"
+    r"|ambulance|clinic|er)\b"
+)
+_ASKS_FOR: Final = lazy_pattern(
+    r"什么[^，,。？?]{0,5}药|哪[种些个][^，,。？?]{0,3}药|\b(?:what|which) (?:\w+ )?(?:medicines?|medications?|drugs?|pills?)\b"
+    r"|\bwhat (?:can|should|could) \w+ (?:take|use)\b"
+)
+_TAKEN: Final = lazy_pattern(
+    r"[吃服用打][了着过的]|在[吃服用打]|[吃服用][^，,。？?]{0,8}(?:[年月天周]|次)|一直|停|继续|开[了的]|长期"
+    r"|\b(?:taking|been on|i take|takes|on (?:\w+ )?(?:for|since)|i'm on|i am on|prescribed|my (?:\w+ )?(?:pills?"
+    r"|tablets?|medic\w+|meds)|stop\w*)\b"
+)
 _WANTED: Final = lazy_pattern(r"流产|打胎|引产|\babortion\b|\bmiscarriage\b")  # then a drug against pregnancy is no mistake
 
 
@@ -115,6 +128,8 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     if finding.act.kind == "stops_medicine":
         if _BY_DEGREES.search(fold(split_answer(answer).visible)):
             return False
+        if finding.act.drug is None and _ASKS_FOR.search(fold(question)) and not _TAKEN.search(fold(question)):
+            return False  # nothing is taken yet
         named = bool(lexicon.find_drugs(question))
         if finding.act.drug is None and is_brief(answer):
             return named or bool(lexicon.find_conditions(question)) or _MEDICINE.search(fold(question)) is not None
@@ -141,7 +156,9 @@ def _is_said_to_patient(question: str, answer: str, act: Act) -> bool:
 def _is_clear(question: str, answer: str) -> bool:
     """Whether the learnt judge alone is clear enough."""
     judged = fault_detector.faults(question, answer, penalised_level(question))
-    if (judged.risky < CERTAIN and not _advises(answer)) or _urges(answer):
+    if judged.risky < CERTAIN and (_SEEN_TO.search(fold(judged.visible)) or not _advises(answer)):
+        return False
+    if _urges(answer):
         return False
     if _HERBS.search(judged.visible):
         return judged.risky >= CLEAR_HERBS and _GRAVE.search(question) is not None
