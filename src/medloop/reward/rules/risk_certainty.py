@@ -52,6 +52,7 @@ _NAMED: Final = {
         r"\b(?:bites?|bitten|bit (?:me|him|her|my|our|the)|stings?|stung|\w*snakes?\w*|rabies|jellyfish|scorpion|scratch\w*)\b"
         r"|咬|蜇|蛰|蛇|蝎|水母|蜈蚣|蜂|狂犬|抓"
     ),
+    "clot": lazy_pattern(r"\b(?:calf|calves|dvt|clots?|thrombo\w+|flight)\b|小腿|血栓"),
     "diabetic_foot": lazy_pattern(r"\bdiabet\w+|糖"),
     "self_surgery": lazy_pattern(
         r"\b(?:moles?|lumps?|warts?|cysts?|boils?|abscess|growths?|skin tags?|ingrown|tumou?rs?|polyps?|lesions?"
@@ -73,6 +74,9 @@ _MEDICINE: Final = lazy_pattern(
     r"|taking|been on)\b|药|片|胶囊|针剂|服用|注射|吃了|停"
 )
 _BY_DEGREES: Final = lazy_pattern(r"\b(?:taper\w*|gradual\w*|step by step|slowly|wean\w*)\b|逐[渐步次]|缓慢|慢慢|递减|减量")
+_WHICH: Final = lazy_pattern(
+    r"好还是|还是[^，,。？?]{1,8}[好吗呢]|什么[^，,。？?]{0,5}药|哪[种些个]|\bwhich\b|\bwhat (?:can|should|could)\b"
+)
 _HELP: Final = ("sends_to_doctor", "urges_care_now")  # denied, too, these are advice
 _HOW_OFTEN: Final = lazy_pattern(
     r"\b(?:once|twice|one|two|every|daily) (?:a |every |each |per )?(?:day|morning|night|evening|week)\b|每[天日晚早]|一[天日]"
@@ -125,6 +129,9 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     if finding.reason.endswith(TOO_MUCH):
         near = finding.act.end - finding.act.start <= MAX_DISTANCE
         return short or (near and len({drug.id for drug in lexicon.find_drugs(answer)}) <= FEW_DRUGS)
+    told_by_model = evidence is not None and evidence.source == "model" and finding.act.kind == "changes_medicine"
+    if told_by_model and _WHICH.search(fold(question)) and not _TAKEN.search(fold(question)):
+        return False  # nothing is taken that could be changed
     if finding.act.kind == "stops_medicine":
         if _BY_DEGREES.search(fold(split_answer(answer).visible)):
             return False
