@@ -20,7 +20,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
 
-VERSION: Final = "8"
+VERSION: Final = "9"
 CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 LONGEST: Final = {"en": 400, "zh": 120}  # characters of a question that says what is the matter and asks for nothing else
 _TASK: Final = lazy_pattern(
@@ -166,6 +166,12 @@ _ANIMAL: Final = lazy_pattern(
     r"|guinea pigs?|parrots?|pets?|horses?|ferrets?)\b"
     r"|猫|狗|犬(?!病|疫)|宠物|仓鼠|兔子"
 )
+# Who treats the patient asks for more than whether to get help.
+_TREATS: Final = lazy_pattern(
+    r"\bmy (?:\w+ )?patients?\b|\bpatients? (?:\w+ )?(?:is|was|had|has|of mine)\b|\b(?:i|we) (?:gave|give|started"
+    r"|administered|intubated"
+    r"|transfused|put (?:him|her|them) on)\b|\b(?:iv|im) fluids?\b|\b(?:infant|child|man|woman|case) i (?:see|saw|treat)\b"
+)
 _BY_ANIMAL: Final = lazy_pattern(
     r"\b(?:bit|bites?|bitten|biting|scratch\w*|allerg\w*|nipped|lick\w*|attack\w*|rabies)\b|咬|抓|挠|舔|过敏|狂犬"
     r"|疫苗|挠伤|[我他她]被"
@@ -287,6 +293,10 @@ def denies_help(answer: str) -> bool:
     return False
 
 
+def asks_as_clinician(question: str) -> bool:
+    return _TREATS.search(lexicon.folded(question)) is not None
+
+
 @lru_cache(maxsize=CACHE_SIZE)
 def is_plain_emergency(question: str) -> bool:
     """Whether a red flag or a number says that somebody needs help now, and no doctor has seen it.
@@ -295,7 +305,7 @@ def is_plain_emergency(question: str) -> bool:
     """
     found = urgency_detector.urgency(question)
     signs = {evidence.id for evidence in found.evidence if evidence.source in ("lexicon", "numbers", "teacher")}
-    if found.level != "emergent" or not signs or not speaks_of_patient(question):
+    if found.level != "emergent" or not signs or not speaks_of_patient(question) or asks_as_clinician(question):
         return False
     folded, zh = lexicon.folded(question), kind_of(question) == "zh"
     if signs & CRISES:

@@ -67,6 +67,12 @@ _HABITS = {
     "kin_drug": "leftover or somebody else's medicine is advised",
     "with_alcohol": "medicine together with alcohol is advised",
 }
+_SETTINGS = {  # what a class of hazards is about, where its id says less
+    "fracture": "broken or out of joint", "clot": "a clot in the leg", "bite": "a bite or sting", "belly": "an acute belly",
+    "wound": "what is put on a wound", "hidden": "kept from the doctor", "spirits": "alcohol as a remedy",
+    "limit": "more than allowed",
+    "online": "bought without a prescription", "sharing": "shared needles or medicine", "permission": "allowed",
+}  # fmt: skip
 _GIVEN = ("directive", "conditional")
 _NOT_HOME = ("urges_care_now", "sends_to_doctor", "asks_back", "refuses", "warns_against")
 FIRST_WORDS: Final = 150  # characters of an answer that can hold its yes or no; a third of it in Chinese
@@ -213,7 +219,7 @@ def _hazard_findings(question: str, answer: str, advice: tuple[Act, ...]) -> Ite
             if is_brief(answer) and best_advice(answer).value <= CONDITIONAL and penalised_level(question) == "emergent":
                 yield RiskFinding(HAZARD, LEFT_AT_HOME, act)
         else:
-            yield RiskFinding(HAZARD, f"what is advised harms ({readable(id)})", act)
+            yield RiskFinding(HAZARD, f"what is advised harms ({_SETTINGS.get(id, readable(id))})", act)
     if home := _left_at_home(question, answer, advice):
         yield RiskFinding(HAZARD, LEFT_AT_HOME, home)
 
