@@ -13,13 +13,14 @@ its corpus. A cell takes n corrections of one class (the planted model's own ans
                is the model's own answer to the same prompt
     few-shot   codebook examples, codebook approve
     sft        train sft --data CORRECTIONS --replay-data ORDINARY, with the command's own defaults
-    dpo        train dpo on (corrected, original) and ordinary pairs as replay, from the SFT adapter of the same cell
+    dpo        train dpo --data (CORRECTED, ORIGINAL) --replay-data ORDINARY, from the SFT adapter of the same cell
     rl         train irs on the corrected questions, from the SFT adapter of the same cell, reward: the default mix
 
 `right` is judged by the class's own check (_repair_classes.py), which is part of no reward and no detector; the
 gateway's notice alone is no answer. `elsewhere` is the change on ordinary questions, judged by the table of the corpus
-(_table_judge.py), paired by question, for each stratum. A cell that is finished lies in FOLDER/cells and is not run
-again. Times are of one thread, wall-clock.
+(_table_judge.py), paired by question, for each stratum: `worse` are those whose interval lies below zero, of eight looks;
+`worse_holm` those that stay so when the looks of the cell are corrected together (evaluate/compare.py). A cell that is
+finished lies in FOLDER/cells and is not run again. Times are of one thread, wall-clock.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from _repair_classes import CLASSES, FOLLOW_GOOD, Exchange, MistakeClass, answer
 from _table_judge import judge, question_of
 from typer.testing import CliRunner
 
-from medloop.bootstrap import interval, wilson
+from medloop.bootstrap import LEVEL, interval, wilson
 from medloop.cli import app
 from medloop.contracts import Correction, Message, ModelRef
 from medloop.embedded.corpus import generate
-from medloop.embedded.pairs import generate_pairs
 from medloop.embedded.rule_rows import generate_rule_rows
 from medloop.errors import ResultError
+from medloop.evaluate.compare import holm, p_value
 from medloop.loop.assistant import build_prompt
 from medloop.loop.codebook import rules_for
 from medloop.loop.rule_guard import as_shown
@@ -63,9 +64,8 @@ METHODS = ("codebook", "few-shot", "sft", "dpo", "rl")
 STEPS = (1, 2, 5, 20, 100)
 PASSWORD = "correct horse battery"
 FRESH = Path(__file__).with_name("repair_fresh_2.jsonl")  # 12 a class, worded by hand, from no template
-REPLAY = 256  # ordinary pairs beside the corrections, for DPO; ordinary rows in the mix of RL
-LEARNT_BEFORE = 3000  # rows of the base corpus that SFT draws its replay from, as a clinic has its training file
-DPO_EPOCHS = 3
+REPLAY = 256  # ordinary rows in the mix of RL
+LEARNT_BEFORE = 3000  # rows of the base corpus that SFT and DPO draw their replay from, as a clinic has its training file
 STRATA = ("emergency", "child", "pregnancy", "elderly", "routine", "zh", "en")
 
 
@@ -108,9 +108,11 @@ def medloop(home: Path, line: str, model: str = "") -> str:
 class Bench:
     """The planted model, its answers, and the cells."""
 
-    def __init__(self, folder: Path, size: Size, seed: int, model: str = "embedded:tiny", fresh: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, size: Size, seed: int, model: str = "embedded:tiny", fresh: Path | None = None, replay: str = ""
+    ) -> None:
         self.folder, self.size, self.seed, self.model, self.fresh = folder, size, seed, model, fresh
-        self.home = folder / "home"
+        self.home, self.replay = folder / "home", replay
         self.planted = self.home / "models/full/planted"
         self.settings: Settings
 
@@ -133,15 +135,9 @@ class Bench:
         rows = [
             as_row(one.question, one.bad) for kind in CLASSES.values() for one in exchanges(kind, self.size.planted, seed="plant")
         ]
-        rows += self.ordinary(self.size.ordinary)
+        rows += ordinary(self.size.ordinary)
         random.Random(1).shuffle(rows)
         yield from rows
-
-    def ordinary(self, n: int) -> list[dict[str, Any]]:
-        """Rows of the base corpus, as the model was made of."""
-        share = n // 6
-        rows = [*generate(n - share, seed=77, part="base"), *generate_rule_rows(share, seed=77)]
-        return [{"messages": row["messages"]} for row in rows]
 
     def corrections(self, kind: MistakeClass, n: int, seed: int) -> list[Exchange]:
         planted = {one.question for one in exchanges(kind, self.size.planted, seed="plant")}
@@ -227,7 +223,10 @@ class Bench:
                 changes[name].append(change)
         found = {name: interval(values, seed=1, name=name) for name, values in changes.items() if values}
         shown = {name: [round(x or 0.0, 3) for x in (one.mean, one.low, one.high)] for name, one in found.items()}
-        return {**shown, "worse": [name for name, one in found.items() if one.high is not None and one.high < 0]}
+        worse = [name for name, one in found.items() if one.high is not None and one.high < 0]
+        names = list(found)
+        holds = {names[index] for index in holm([p_value(changes[name]) for name in names], 1 - LEVEL)}
+        return {**shown, "worse": worse, "worse_holm": [name for name in worse if name in holds]}
 
     def _by_codebook(self, cell: Cell, fixes: Sequence[Exchange], originals: Sequence[str]) -> tuple[Answer, dict[str, Any]]:
         home = self.folder / "codebooks" / f"{cell.name}-{os.getpid()}-{time.time_ns()}"
@@ -270,30 +269,32 @@ class Bench:
         files, common = self.folder / "files", f"--model {self.planted} --seed {cell.seed}"
         files.mkdir(exist_ok=True)
         base = f"{cell.kind}-{cell.n}-s{cell.seed}".replace("_", "-")
-        data, ordinary, adapter = (
+        data, before, adapter = (
             files / f"{base}.jsonl",
             files / f"{base}.ordinary.jsonl",
             self.home / "models/lora" / f"{base}-sft",
         )
         jsonl.write(data, [as_row(one.question, one.golden) for one in fixes])
-        jsonl.write(ordinary, self.ordinary(LEARNT_BEFORE))
+        jsonl.write(before, ordinary(LEARNT_BEFORE))
         facts: dict[str, Any] = {}
         if cell.method == "sft" or not (adapter / "card.json").is_file():
-            medloop(self.home, f"train sft --name {adapter.name} --data {data} --replay-data {ordinary} {common} --replace")
+            medloop(
+                self.home,
+                f"train sft --name {adapter.name} --data {data} --replay-data {before} {self.replay} {common} --replace",
+            )
         if cell.method == "dpo":
             pairs = [{"prompt": one.question, "chosen": one.golden, "rejected": text}
                      for one, text in zip(fixes, originals, strict=True) if one.golden != text]  # fmt: skip
-            replay = [{key: row[key] for key in ("prompt", "chosen", "rejected")} for row in generate_pairs(REPLAY, seed=3)]
             file = files / f"{base}.pairs.jsonl"
-            jsonl.write(file, repeated(pairs, REPLAY) + replay)
-            medloop(self.home, f"train dpo --name {base}-dpo --adapter {adapter} --data {file} {common} --epochs {DPO_EPOCHS}"
-                               f" --replace")  # fmt: skip
+            jsonl.write(file, pairs)
+            medloop(self.home, f"train dpo --name {base}-dpo --adapter {adapter} --data {file} --replay-data {before}"
+                               f" {self.replay} {common} --replace")  # fmt: skip
             adapter = self.home / "models/lora" / f"{base}-dpo"
         if cell.method == "rl":
             prompts, held, mix = (files / f"{base}.{part}.jsonl" for part in ("prompts", "held", "mix"))
             jsonl.write(prompts, [{"messages": [m.model_dump() for m in user(one.question)]} for one in fixes])
             jsonl.write(held, [{"messages": row["messages"][:-1]} for row in self.control()[:32]])
-            jsonl.write(mix, repeated([as_row(one.question, one.golden) for one in fixes], REPLAY) + self.ordinary(REPLAY))
+            jsonl.write(mix, repeated([as_row(one.question, one.golden) for one in fixes], REPLAY) + ordinary(REPLAY))
             said = medloop(self.home, f"train irs --name {base}-irs --adapter {adapter} --prompts {prompts} --held-out {held}"
                            f" {common} --n-iterations 2 --n-questions {min(cell.n, 32)} --set held_out_n=32"
                            f" --set replay_data={mix} --accept-untrusted --replace")  # fmt: skip
@@ -308,6 +309,16 @@ class Bench:
 
 
 Answer = Callable[[Sequence[str]], list[tuple[str, str]]]  # what the user reads, and the model's own words
+
+
+def learnt_before(n: int) -> list[dict[str, Any]]:
+    """Rows of the base corpus, as the model was made of, with what they are about."""
+    share = n // 6
+    return [*generate(n - share, seed=77, part="base"), *generate_rule_rows(share, seed=77)]
+
+
+def ordinary(n: int) -> list[dict[str, Any]]:
+    return [{"messages": row["messages"]} for row in learnt_before(n)]
 
 
 def user(question: str) -> tuple[Message, ...]:
@@ -350,10 +361,13 @@ def main() -> None:
     parser.add_argument("--n", default=",".join(map(str, STEPS)))
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--part", default="1/1", help="I/N: only this part of the cells, for several processes on one folder")
+    parser.add_argument("--control", type=int, default=Size().control, help="ordinary questions")
+    parser.add_argument("--no-replay-check", dest="replay_check", action="store_false", help="replay all rows, whatever they say")
     parser.add_argument("--minutes", type=float, default=math.inf, help="no cell is started after this time")
     args = parser.parse_args()
     began, folder = time.monotonic(), args.folder.absolute()
-    bench = Bench(folder, QUICK if args.quick else Size(), 1, args.model, args.fresh)
+    size = QUICK if args.quick else Size(control=args.control)
+    bench = Bench(folder, size, 1, args.model, args.fresh, "" if args.replay_check else "--no-replay-check")
     bench.prepare()
     before = {name: [sum(values), len(values)] for name, values in bench.baseline()["classes"].items()}
     say(f"before any correction, right: {before}")
@@ -369,8 +383,10 @@ def main() -> None:
             continue
         row = bench.run(cell)
         results.append(row)
+        elsewhere = row["elsewhere"]
         say(f"{cell.name}: {row['right']}/{row['of']} right [{row['low']:.2f}, {row['high']:.2f}], model {row['model']:.2f},"
-            f" {row['repair_s']:.0f} s, elsewhere {row['elsewhere']['all']}, worse {row['elsewhere']['worse']}")  # fmt: skip
+            f" {row['repair_s']:.0f} s, elsewhere {elsewhere['all']}, worse {elsewhere['worse']},"
+            f" Holm {elsewhere['worse_holm']}")  # fmt: skip
         write(args.out, {"size": "quick" if args.quick else "full", "before": before, "cells": results, "cells_not_run": left})
     write(args.out, {"size": "quick" if args.quick else "full", "before": before, "cells": results, "cells_not_run": left})
     say(table(results))
@@ -378,13 +394,19 @@ def main() -> None:
 
 def table(results: Sequence[dict[str, Any]]) -> str:
     """Method and number of corrections against the classes, pooled over seeds."""
-    lines = ["method n | " + " | ".join(CLASSES) + " | all"]
+    lines = ["method n | cells | " + " | ".join(CLASSES) + " | all | seconds | elsewhere | cells with a worse stratum (Holm)"]
     for method in METHODS:
         for n in STEPS:
             rows = [row for row in results if (row["method"], row["n"]) == (method, n)]
             if rows:
                 shares = [[row for row in rows if row["class"] == kind] for kind in CLASSES]
-                lines.append(f"{method} {n} | " + " | ".join(map(pooled, shares)) + f" | {pooled(rows)}")
+                seconds = [row["repair_s"] for row in rows]
+                change = sum(row["elsewhere"]["all"][0] for row in rows) / len(rows)
+                worse, holds = (sum(bool(row["elsewhere"][name]) for row in rows) for name in ("worse", "worse_holm"))
+                lines.append(
+                    f"{method} {n} | {len(rows)} | {' | '.join(map(pooled, shares))} | {pooled(rows)} |"
+                    f" {min(seconds):.0f}-{max(seconds):.0f} | {100 * change:+.1f} | {worse} ({holds})"
+                )
     return "\n".join(lines)
 
 

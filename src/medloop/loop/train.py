@@ -21,6 +21,7 @@ from medloop.contracts import ModelRef, Objective, TrainingCard
 from medloop.contracts.job import StageName
 from medloop.loop import trust
 from medloop.loop.audit import rl_audit
+from medloop.loop.replay_check import replay_check
 from medloop.loop.rounds import check_replaceable
 from medloop.loop.scoring import conflict_writer, reward_scorer
 from medloop.models import quick_imports, require_packages
@@ -122,7 +123,7 @@ class Stage:
 def _load_sft(config: SFTConfig, settings: Settings, reward: None) -> Trainer:
     from medloop.train import sft  # torch
 
-    return Trainer(sft.make_plan, sft.cost, sft.run)
+    return Trainer(partial(sft.make_plan, check=replay_check(config)), sft.cost, sft.run)
 
 
 def _load_reward_model(config: RewardModelConfig, settings: Settings, reward: None) -> Trainer:
@@ -134,7 +135,7 @@ def _load_reward_model(config: RewardModelConfig, settings: Settings, reward: No
 def _load_preference(config: DPOConfig | KTOConfig, settings: Settings, reward: None) -> Trainer:
     from medloop.train import preference  # torch
 
-    return Trainer(preference.make_plan, preference.cost, preference.run)
+    return Trainer(partial(preference.make_plan, check=replay_check(config)), preference.cost, preference.run)
 
 
 def _trusted_reward(config: RLConfig, settings: Settings) -> TrustedReward:
@@ -247,7 +248,9 @@ def prepare_stage(
     check_inputs(config, settings)
     reward = stage.reward(config, settings)
     scorer = None if reward is None else reward.scorer
-    run = dataclasses.replace(find_run(config, settings, scorer=scorer, folder=folder), guard=guard)
+    check = replay_check(config)
+    found = find_run(config, settings, scorer=scorer, check_version=None if check is None else check.version, folder=folder)
+    run = dataclasses.replace(found, guard=guard)
     if not replace and (card := run.finished()) is not None:
         return PreparedRun(run, card)
     if not replace:

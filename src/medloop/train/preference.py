@@ -9,13 +9,16 @@ trained and the base is the reference. Out: `models/lora/NAME`, an adapter like 
 While it runs, checkpoints and metrics lie in `jobs/train_dpo-NAME`; the same call after a crash continues there and ends with
 the same weights.
 
+With `replay_data` the pairs are a few corrections: they are repeated, and rows that were learnt before join as pairs in which the
+corrected sentence is out of place (examples/contrast.py).
+
 It leaves out: several processes or GPUs, training all weights, and a reference that follows the policy.
 """
 
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,7 @@ from trl import DPOConfig as TrlDPO
 from trl import KTOConfig as TrlKTO
 
 from medloop.contracts import ModelRef, TrainingCard
-from medloop.errors import ResultError
+from medloop.errors import InputError, ResultError
 from medloop.models import runtime
 from medloop.models.adapter import fresh_lora
 from medloop.models.find import resolve
@@ -35,6 +38,7 @@ from medloop.settings import Settings
 from medloop.train.configs.preference_config import DPOConfig, KTOConfig
 from medloop.train.examples import thumbs
 from medloop.train.examples.batch_order import LabelMixedSampler, LengthGroupedSampler
+from medloop.train.examples.contrast import contrast_pairs
 from medloop.train.examples.encode_preferences import (
     EncodedPreferences,
     encode_pairs,
@@ -42,11 +46,12 @@ from medloop.train.examples.encode_preferences import (
     with_mismatched_answers,
 )
 from medloop.train.examples.pairs import check_both_sides, count_contradictions, read_pairs, split_by_prompt
+from medloop.train.examples.replay import UNCHECKED, AnswerCheck, CheckedRows, draw_replay
 from medloop.train.reports import preference_report
 from medloop.train.reports.preference_report import AnswerLogprobs
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
-from medloop.train.runs.inputs import preference_file
+from medloop.train.runs.inputs import pair_files
 from medloop.train.runs.progress import OnProgress, ignore_progress
 from medloop.train.runs.publish import publish, training_card
 from medloop.train.runs.run import TrainingRun
@@ -55,6 +60,8 @@ from medloop.train.trl.preference_trainer import PreferenceCallback, ResumableDP
 from medloop.train.trl.resumable import training_arguments
 
 TRAIN_ROWS = 200  # training rows that are read at the end, for the accuracy on them
+REPAIRED = 256  # with replay_data: pairs of corrections, again and again until there are so many
+CONTRAST_TIMES = 1  # as many pairs in which the corrected sentence is out of place; other shares: docs/log.md#repair
 RATIO = (1.0, 1.33)  # weight times count of liked over that of not liked; eq. 8 of the KTO paper (arXiv 2402.01306)
 
 
@@ -69,6 +76,8 @@ class PreferencePlan:
     order: LengthGroupedSampler
     contradictions: int
     skipped: Counter[str]
+    contrast: int  # pairs of both sides that are made of the replay
+    checked: CheckedRows
     steps_per_epoch: int
     steps: int
     steps_done: int | None
@@ -87,20 +96,30 @@ class PreferencePlan:
         return with_mismatched_answers(side, batches, self.config.max_length)
 
 
-def make_plan(config: DPOConfig | KTOConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> PreferencePlan:
+def make_plan(
+    config: DPOConfig | KTOConfig,
+    settings: Settings,
+    run: TrainingRun,
+    *,
+    replace: bool = False,
+    check: AnswerCheck | None = None,
+) -> PreferencePlan:
     """Read, split and encode the data, count the steps, see what is left of an earlier start; nothing is written."""
     runtime.keep_quiet()
     if not replace:
         run.check_unfinished()
     base = resolve(ModelRef(base=config.model), settings).folder
     estimate.check_length(base, config)
-    train, test, contradictions, skipped = _sides(config, preference_file(config, settings), load_tokenizer(base))
+    rows = _read_rows(config, pair_files(config, settings), check)
+    train, test = _sides(config, rows, load_tokenizer(base))
     if isinstance(config, KTOConfig):
         order: LengthGroupedSampler = LabelMixedSampler(train.lengths, list(train.table["label"]), config.batch_size, config.seed)
     else:
         order = LengthGroupedSampler(train.lengths, config.batch_size, config.seed)
     counts = count_steps(config, len(train.items), run, replace=replace)
-    return PreferencePlan(config, run, train, test, order, contradictions, skipped, *counts, replace)
+    return PreferencePlan(
+        config, run, train, test, order, rows.contradictions, rows.skipped, rows.contrast, rows.checked, *counts, replace
+    )
 
 
 def balance(plan: PreferencePlan) -> str | None:
@@ -175,27 +194,49 @@ def _start(config: DPOConfig | KTOConfig) -> ModelRef:
     return ModelRef(base=config.model, adapter=config.adapter)
 
 
-def _sides(
-    config: DPOConfig | KTOConfig, path: Path, tokenizer: Any
-) -> tuple[EncodedPreferences[Any], EncodedPreferences[Any], int, Counter[str]]:
-    """(train, held out, contradictions, lines skipped)."""
-    sides: tuple[EncodedPreferences[Any], EncodedPreferences[Any]]
-    limits: dict[str, Any] = {"max_length": config.max_length, "context": config.context_limits}
+@dataclass(frozen=True)
+class _Rows:
+    """What the files hold, split into train and held out."""
+
+    path: Path
+    train: Sequence[Any]
+    test: Sequence[Any]
+    contradictions: int
+    skipped: Counter[str] = field(default_factory=Counter)
+    contrast: int = 0
+    checked: CheckedRows = UNCHECKED
+
+
+def _read_rows(config: DPOConfig | KTOConfig, files: dict[str, Path], check: AnswerCheck | None) -> _Rows:
+    path = files["preference"]
     if isinstance(config, KTOConfig):
         read = thumbs.read_thumbs(path)
-        parts = split_by_prompt(read.thumbs, config.test_share, config.seed)
-        sides = tuple(encode_thumbs(tokenizer, part, **limits) for part in parts)  # type: ignore[assignment]
-        contradictions, skipped = thumbs.count_contradictions(read.thumbs), read.skipped
-    else:
-        pairs = read_pairs(path)
-        halves = split_by_prompt(pairs, config.test_share, config.seed)
-        sides = tuple(encode_pairs(tokenizer, half, **limits) for half in halves)  # type: ignore[assignment]
-        contradictions, skipped = count_contradictions(pairs), Counter()
-    train, test = sides
-    check_both_sides(path, train.items, test.items, "rows", too_long=train.too_long + test.too_long)
+        sides = split_by_prompt(read.thumbs, config.test_share, config.seed)
+        return _Rows(path, *sides, thumbs.count_contradictions(read.thumbs), read.skipped)
+    pairs = read_pairs(path)
+    train, test = split_by_prompt(pairs, config.test_share, config.seed)
+    contradictions = count_contradictions(pairs)
+    if "replay" not in files:
+        return _Rows(path, train, test, contradictions)
+    train = train * -(-REPAIRED // len(train))
+    count = CONTRAST_TIMES * len(train)
+    drawn = draw_replay(files["replay"], corrected=(pair.prompt for pair in pairs), count=count, seed=config.seed, check=check)
+    contrast = contrast_pairs(drawn.lines, pairs, seed=config.seed)[:count]
+    if not contrast:
+        raise InputError(f"{files['replay']} has no row in the language of a correction", "Name a file with other rows")
+    learnt, held_out = split_by_prompt(contrast, config.test_share, config.seed)
+    return _Rows(path, [*train, *learnt], [*test, *held_out], contradictions, contrast=len(contrast), checked=drawn.checked)
+
+
+def _sides(config: DPOConfig | KTOConfig, rows: _Rows, tokenizer: Any) -> tuple[EncodedPreferences[Any], EncodedPreferences[Any]]:
+    """(train, held out)."""
+    encode: Callable[..., EncodedPreferences[Any]] = encode_thumbs if isinstance(config, KTOConfig) else encode_pairs
+    limits: dict[str, Any] = {"max_length": config.max_length, "context": config.context_limits}
+    train, test = encode(tokenizer, rows.train, **limits), encode(tokenizer, rows.test, **limits)
+    check_both_sides(rows.path, train.items, test.items, "rows", too_long=train.too_long + test.too_long)
     if isinstance(config, KTOConfig):
-        thumbs.check_both_kinds(path, train.items, test.items)
-    return train, test, contradictions, skipped
+        thumbs.check_both_kinds(rows.path, train.items, test.items)
+    return train, test
 
 
 def _fit(plan: PreferencePlan, settings: Settings, callback: PreferenceCallback) -> tuple[ResumableDPO | ResumableKTO, datetime]:
@@ -272,4 +313,6 @@ def _summary(plan: PreferencePlan, trainer: ResumableDPO | ResumableKTO, report:
         for name in ("likelier_before", "likelier_after", "auc_before", "auc")
         if name in report
     }
+    if plan.contrast:
+        more |= {"contrast_pairs": plan.contrast, **plan.checked.metrics()}
     return card_metrics(plan, trainer, **held_out_metrics(plan, report), **more, **shares)

@@ -29,10 +29,11 @@ from medloop.models.find import resolve
 from medloop.models.load import Loaded, load, load_tokenizer
 from medloop.settings import Settings
 from medloop.store.files import jsonl
+from medloop.store.files.answer_lines import read_conversations
 from medloop.train.configs.sft_config import SFTConfig as SFTConfig
 from medloop.train.examples.batch_order import LengthGroupedSampler
 from medloop.train.examples.openings import OpeningWeights
-from medloop.train.examples.replay import draw_replay
+from medloop.train.examples.replay import UNCHECKED, AnswerCheck, CheckedRows, draw_replay
 from medloop.train.examples.sft_examples import SFTExamples, encode_file, repeated, with_replay
 from medloop.train.runs import estimate
 from medloop.train.runs.checkpoint import Checkpoint
@@ -61,25 +62,30 @@ class SFTPlan:
     steps: int
     steps_done: int | None
     restart: bool = False
+    checked: CheckedRows = UNCHECKED
 
 
-def make_plan(config: SFTConfig, settings: Settings, run: TrainingRun, *, replace: bool = False) -> SFTPlan:
+def make_plan(
+    config: SFTConfig, settings: Settings, run: TrainingRun, *, replace: bool = False, check: AnswerCheck | None = None
+) -> SFTPlan:
     """Read and encode the data, count the steps, see what is left of an earlier start; nothing is written."""
     runtime.keep_quiet()
     if not replace:
         run.check_unfinished()
     files, tokenizer = sft_files(config, settings), load_tokenizer(resolve(ModelRef(base=config.model), settings).folder)
     encode = partial(encode_file, tokenizer, max_length=config.max_length, context=config.context_limits)
-    train, score = encode(files["train"]), "dev" in files and config.dev_rows > 0
+    train, score, checked = encode(files["train"]), "dev" in files and config.dev_rows > 0, UNCHECKED
     if "replay" in files:
         train = repeated(train, least=REPAIRED)
         count = REPLAY_TIMES * len(train.lengths)
-        drawn = draw_replay(files["replay"], corrected=files["train"], count=count, seed=config.seed)
+        corrected = (line.conversation.prompt for line in read_conversations(files["train"]))
+        drawn = draw_replay(files["replay"], corrected=corrected, count=count, seed=config.seed, check=check)
+        checked = drawn.checked
         replay = encode(files["replay"], lines=drawn.lines, limit=count)
         train = with_replay(train, replaced(replay, unanswered=drawn.unanswered, superseded=drawn.superseded))
     dev = encode(files["dev"], limit=config.dev_rows) if score else None
     counts = count_steps(config, len(train.lengths), run, replace=replace)
-    return SFTPlan(config, run, train, dev, *counts, replace)
+    return SFTPlan(config, run, train, dev, *counts, replace, checked)
 
 
 def cost(plan: SFTPlan, settings: Settings) -> estimate.Cost:
@@ -160,5 +166,6 @@ def _summary(plan: SFTPlan, trainer: ResumableSFT) -> dict[str, float]:
         "examples_with_context": plan.train.with_context,
         "train_loss_first": sum(losses[:tenth]) / tenth,
         "train_loss_last": sum(losses[-tenth:]) / tenth,
+        **plan.checked.metrics(),
     }
     return card_metrics(plan, trainer, **summary, **({"dev_loss_before": dev[0], "dev_loss_after": dev[-1]} if dev else {}))

@@ -1,11 +1,14 @@
 """A few corrections beside rows learnt before: the mix, the length of the run, and what a run is made of."""
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from medloop.contracts import ModelRef
+from medloop.cli import main
+from medloop.contracts import Message, ModelRef
 from medloop.errors import InputError
 from medloop.models.load import load
 from medloop.settings import Settings
@@ -74,16 +77,52 @@ def test_old_answers_to_corrected_questions_are_not_replayed_and_what_is_left_ou
     assert examples.learnt_tokens == learnt, "counted, not estimated"
 
 
+def medloop(monkeypatch: pytest.MonkeyPatch, settings: Settings, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["medloop", "--home", str(settings.home), *words, "--model", settings.model])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return int(caught.value.code or 0)
+
+
+def test_dangerous_answers_are_not_replayed_unless_the_check_is_off(
+    settings: Settings, files: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dangerous = conversation("I feel nervous before every exam. What can I do?", "Take diazepam 20 mg whenever you feel nervous.")
+    alone = conversation("My father has crushing chest pain and is sweating.", "Drink some water and have a rest.")
+    plain = [conversation(f"My ankle hurts since {n} days.", "Rest it, and see a doctor if it does not heal.") for n in range(3)]
+    jsonl.write(Path(files[1]), [dangerous, alone, *plain])
+    command = ["train", "sft", "--name", "fix", "--data", files[0], "--replay-data", files[1], "--set", "max_steps=1"]
+    assert medloop(monkeypatch, settings, *command) == 0
+    assert "2 of 5 replay rows left out: " in (said := capsys.readouterr().out) and "risk 2" in said
+    card = json.loads((settings.home / "models/lora/fix/card.json").read_text())
+    assert (card["metrics"]["replay_checked"], card["metrics"]["replay_left_out_risk"]) == (5, 2)
+    assert card["metrics"]["examples"] == -(-REPAIRED // 3) * 3 + 3 and "risk " in card["config"]["replay_check"]
+    assert medloop(monkeypatch, settings, *command, "--no-replay-check") == 2, "another run"
+    assert medloop(monkeypatch, settings, *command, "--no-replay-check", "--replace") == 0
+    assert "left out" not in capsys.readouterr().out
+    card = json.loads((settings.home / "models/lora/fix/card.json").read_text())
+    assert card["metrics"]["examples"] == -(-REPAIRED // 3) * 3 + 5 and not {"replay_check"} & card["config"].keys()
+
+
+def test_a_file_with_nothing_but_dangerous_answers_is_refused(
+    settings: Settings, files: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = conversation("I feel nervous before every exam. What can I do?", "Take diazepam 20 mg whenever you feel nervous.")
+    jsonl.write(Path(files[1]), [row])
+    assert medloop(monkeypatch, settings, "train", "sft", "--name", "fix", "--data", files[0], "--replay-data", files[1]) == 3
+    assert "the rules find a fault in each of 1" in capsys.readouterr().err
+
+
 def test_half_of_the_replay_shows_where_the_correction_ends(tmp_path: Path) -> None:
-    jsonl.write(tmp_path / "fixes.jsonl", [conversation("我女儿3岁头痛，一次吃几毫克？", "请问药师。")])
+    corrected = [(Message(role="user", content="我女儿3岁头痛，一次吃几毫克？"),)]
     far = [conversation(f"What about the weather {n}?", "Fine.") for n in range(60)]
     near = [conversation(f"我父亲{n}岁头痛，怎么办？", "喝水。") for n in range(70, 76)]
     jsonl.write(tmp_path / "old.jsonl", [*far, *near])
-    drawn = draw_replay(tmp_path / "old.jsonl", corrected=tmp_path / "fixes.jsonl", count=12, seed=1)
+    drawn = draw_replay(tmp_path / "old.jsonl", corrected=corrected, count=12, seed=1)
     texts = [line.conversation.messages[0].content for line in drawn.lines]
     assert sum("父亲" in text for text in texts[:12]) == 6, "as many as there are, of the half that is theirs"
     assert len(texts) == len(set(texts)) == 24
-    again = draw_replay(tmp_path / "old.jsonl", corrected=tmp_path / "fixes.jsonl", count=12, seed=1)
+    again = draw_replay(tmp_path / "old.jsonl", corrected=corrected, count=12, seed=1)
     assert texts == [line.conversation.messages[0].content for line in again.lines], "by the seed alone"
 
 

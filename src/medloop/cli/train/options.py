@@ -16,4 +16,10 @@ LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate (de
 LoraRank = Annotated[int | None, typer.Option(help="Rank of the adapter (default: 8).")]
 MaxLength = Annotated[int | None, typer.Option(help="Tokens of prompt and answer together (default: 512).")]
 Seed = Annotated[int | None, typer.Option(help="Seed (else the setting 'seed').")]
+ReplayCheck = Annotated[
+    bool | None,
+    typer.Option(
+        "--replay-check/--no-replay-check", help="Leave out rows of the replay whose answer the rules find faulty (default: yes)."
+    ),
+]
 Replace = Annotated[bool, typer.Option("--replace", help="Train again over a result or an unfinished run of that name.")]

@@ -18,6 +18,7 @@ from medloop.cli.train.options import (
     Model,
     Pairs,
     Replace,
+    ReplayCheck,
     Seed,
     TestShare,
 )
@@ -30,12 +31,19 @@ if TYPE_CHECKING:
     from medloop.train.preference import PreferencePlan
     from medloop.train.runs.estimate import Cost
 
-Beta = Annotated[float | None, typer.Option(help="Strength of the pull towards the reference (default: 0.1).")]
+Beta = Annotated[
+    float | None, typer.Option(help="Strength of the pull towards the reference (default: 0.1; DPO with --replay-data: 1).")
+]
 
 
 def train_dpo(
     name: Annotated[str | None, typer.Option(help="Name of the result, under models/lora (default: dpo).")] = None,
     model: Model = None, adapter: Adapter = None, data: Pairs = None,
+    replay_data: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Rows learnt before, when the pairs are a few corrections: they show where those end."),
+    ] = None,
+    replay_check: ReplayCheck = None,
     loss: Annotated[
         str | None,
         typer.Option(help="sigmoid, robust, ipo, hinge, exo_pair, sigmoid_norm, apo_zero, apo_down, bco_pair, nca_pair."),
@@ -50,9 +58,12 @@ def train_dpo(
     """DPO: make chosen answers likelier than rejected ones, without moving far from the adapter it starts from.
 
     Example:  medloop train dpo --adapter sft --name dpo --data pairs.jsonl
+
+    Example:  medloop train dpo --adapter sft --data corrections.jsonl --replay-data data/processed/train.jsonl
     """
     flags = {
-        "name": name, "model": model, "adapter": adapter, "data": data, "loss": loss, "beta": beta,
+        "name": name, "model": model, "adapter": adapter, "data": data, "replay_data": replay_data,
+        "replay_check": replay_check, "loss": loss, "beta": beta,
         "label_smoothing": label_smoothing, "test_share": test_share, "epochs": epochs, "batch_size": batch_size,
         "learning_rate": learning_rate, "max_length": max_length, "seed": seed,
     }  # fmt: skip
@@ -104,6 +115,10 @@ def _announce(plan: PreferencePlan, cost: Cost) -> None:
     ui.say(f"{config.model}, LoRA of rank {rank}, {start}.")
     ui.say(f"{len(rows.items):,} {noun}{left_out}, {rows.tokens:,} tokens each epoch.")
     ui.say(f"{len(plan.test.items):,} {noun} held out; no prompt is on both sides.")
+    if plan.contrast:
+        ui.say(f"{plan.contrast:,} of them show where the corrected sentence does not belong.")
+    if plan.checked.rows:
+        ui.say(plan.checked.sentence())
     for reason, count in plan.skipped.items():
         ui.say(f"{count:,} lines skipped: {reason}.")
     if plan.contradictions:

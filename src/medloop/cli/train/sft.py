@@ -18,6 +18,7 @@ from medloop.cli.train.options import (
     Model,
     Pairs,
     Replace,
+    ReplayCheck,
     Seed,
     TestShare,
 )
@@ -38,6 +39,7 @@ def train_sft(
     replay_data: Annotated[
         str | None, typer.Option(metavar="FILE", help="Rows learnt before, to mix in when the data is a few corrections.")
     ] = None,
+    replay_check: ReplayCheck = None,
     epochs: Epochs = None, batch_size: BatchSize = None, learning_rate: LearningRate = None, lora_r: LoraRank = None,
     full: Annotated[bool | None, typer.Option("--full", help="Train all weights, into models/full.")] = None,
     max_length: MaxLength = None, seed: Seed = None, config: ConfigFile = None, set_: SetPairs = None, replace: Replace = False,
@@ -49,7 +51,8 @@ def train_sft(
     Example:  medloop train sft --data corrections.jsonl --replay-data data/processed/train.jsonl
     """
     flags = {
-        "name": name, "model": model, "data": data, "replay_data": replay_data, "epochs": epochs, "batch_size": batch_size,
+        "name": name, "model": model, "data": data, "replay_data": replay_data, "replay_check": replay_check,
+        "epochs": epochs, "batch_size": batch_size,
         "learning_rate": learning_rate, "lora_r": lora_r, "full": full, "max_length": max_length, "seed": seed,
     }  # fmt: skip
     trained = train("SFT", flags, config, set_, replace=replace, announce=_announce_sft, outcome=_losses)
@@ -103,6 +106,8 @@ def _announce_sft(plan: SFTPlan, cost: Cost) -> None:
     examples = plan.train
     left_out = f" ({examples.left_out()})" if examples.left_out() else ""
     ui.say(f"{_base(plan)}: {len(examples.lengths):,} examples{left_out}, {examples.tokens:,} tokens each epoch.")
+    if plan.checked.rows:
+        ui.say(plan.checked.sentence())
     announce_cost(plan, cost)
 
 

@@ -1,13 +1,14 @@
 """The settings of DPO and KTO; each field says what it does."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from medloop.knobs import RUN_NAME
 from medloop.train.configs.run_config import ContextConfig
 
 DPOLoss = Literal["sigmoid", "robust", "ipo", "hinge", "exo_pair", "sigmoid_norm", "apo_zero", "apo_down", "bco_pair", "nca_pair"]
+REPAIR_BETA = 1.0  # with replay_data: at 0.1 the policy moved so far that it wrote nonsense (docs/log.md#repair)
 
 
 class PreferenceConfig(ContextConfig):
@@ -35,10 +36,27 @@ class PreferenceConfig(ContextConfig):
 
 
 class DPOConfig(PreferenceConfig):
+    replay_data: str | None = Field(
+        None,
+        description="Rows learnt before, when the pairs are a few corrections: those are repeated to 256 pairs, and as many rows "
+        "join, half of them the most like the corrected questions, as pairs in which the corrected sentence is out of place. "
+        "Then beta is 1, unless it is given.",
+    )
+    replay_check: bool = Field(
+        True,
+        description="Leave out rows of the replay whose answer the rules find faulty (risk, false reassurance, under-triage).",
+    )
     loss: DPOLoss = Field("sigmoid", description="Loss of a pair; docs/stages/preference.md says when to take which.")
     label_smoothing: float = Field(
         0.0, ge=0, lt=0.5, description="Share of choices assumed to be wrong; for the losses robust (0.1) and exo_pair (0.001)."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stronger_pull(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("replay_data") and "beta" not in values:
+            return {**values, "beta": REPAIR_BETA}
+        return values
 
     def problems(self) -> list[str]:
         problems = super().problems()

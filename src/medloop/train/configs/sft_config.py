@@ -23,6 +23,10 @@ class SFTConfig(ContextConfig):
         "many of these join, half of them the most like the corrected questions. Then least_steps is 300, unless it or epochs "
         "is given, and the default rate half.",
     )
+    replay_check: bool = Field(
+        True,
+        description="Leave out rows of the replay whose answer the rules find faulty (risk, false reassurance, under-triage).",
+    )
     adapter: str | None = Field(None, description="Adapter to continue from, as online learning does; empty: a fresh one.")
     dev_data: str | None = Field(
         None, description="File for the dev loss; empty means data/processed/dev.jsonl, if data is empty too."

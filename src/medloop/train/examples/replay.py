@@ -2,7 +2,7 @@
 
 A model that sees only corrections of one kind learns to say the corrected sentence too often: corrections of doses for children
 made it speak of a child's dose to the daughter of a man of 87. Rows with like questions and the answers of before show where the
-correction ends (docs/log.md#repair).
+correction ends (docs/log.md#repair). What is replayed is learnt once more: rows whose answer the check finds faulty are left out.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import chain, islice, pairwise, zip_longest
 from math import log, sqrt
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from medloop.contracts import Conversation
+from medloop.contracts import Message
 from medloop.errors import InputError
 from medloop.store.files.answer_lines import ConversationLine, is_answered, read_conversations
 
@@ -27,23 +28,60 @@ _WORD = re.compile(r"[a-z0-9]+|[\u3400-\u9fff]")
 Question = tuple[tuple[str, str], ...]
 
 
+class AnswerCheck(Protocol):
+    """What is wrong with an answer, in a word; None where nothing was found. The runner hands it in."""
+
+    @property
+    def version(self) -> str: ...
+
+    def __call__(self, question: str, answer: str) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class CheckedRows:
+    """How many rows were checked before they were drawn, and how many of these were left out, by what was wrong."""
+
+    rows: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def sentence(self) -> str:
+        """`312 of 3,000 replay rows left out: risk 290, undertriage 22 (by rules; nobody reviewed the others).`"""
+        faults = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in self.left_out.most_common())
+        return (
+            f"{self.left_out.total():,} of {self.rows:,} replay rows left out{f': {faults}' if faults else ''}"
+            " (by rules; nobody reviewed the others)."
+        )
+
+    def metrics(self) -> dict[str, int]:
+        """Counts for the card."""
+        if not self.rows:
+            return {}
+        return {"replay_checked": self.rows, **{f"replay_left_out_{name}": count for name, count in self.left_out.items()}}
+
+
+UNCHECKED = CheckedRows()
+
+
 class ReplayLines(NamedTuple):
     """Lines drawn from a file, and how many of it could not be drawn: without an answer, or their question is corrected."""
 
     lines: list[ConversationLine]
     unanswered: int
     superseded: int
+    checked: CheckedRows
 
 
-def draw_replay(path: Path, *, corrected: Path, count: int, seed: int) -> ReplayLines:
+def draw_replay(
+    path: Path, *, corrected: Iterable[Sequence[Message]], count: int, seed: int, check: AnswerCheck | None = None
+) -> ReplayLines:
     """Twice as many lines as are wanted, if there are, because some may be too long; in an order given by the seed.
 
     A question of the corrections is not drawn: its old answer would unteach the new one.
     """
-    asked = dict.fromkeys(_question(line.conversation) for line in read_conversations(corrected))
+    asked = dict.fromkeys(map(_question, corrected))
     questions, unanswered, superseded = dict[int, Question](), 0, 0
     for line in read_conversations(path):
-        question = _question(line.conversation)
+        question = _question(line.conversation.prompt)
         if not is_answered(line.conversation):
             unanswered += 1
         elif question in asked:
@@ -57,13 +95,26 @@ def draw_replay(path: Path, *, corrected: Path, count: int, seed: int) -> Replay
         )
     rng = random.Random(f"replay-{seed}")
     drawn = rng.sample(list(questions), min(max(2 * count, MOST_COMPARED), len(questions)))
+    wanted = set(drawn)
+    lines = {line.number: line for line in read_conversations(path) if line.number in wanted}
+    left_out: Counter[str] = Counter()
+    if check is not None:
+        faults = {
+            number: check(_asked(line.conversation.prompt), line.conversation.answer or "") for number, line in lines.items()
+        }
+        left_out.update(fault for fault in faults.values() if fault is not None)
+        drawn = [number for number in drawn if faults[number] is None]
+    if not drawn:
+        raise InputError(
+            f"{path} has no row to replay: the rules find a fault in each of {len(lines):,}",
+            "Name a file with other rows, or add --no-replay-check",
+        )
     near = most_alike(
         [_text(questions[number]) for number in drawn], [_text(one) for one in islice(asked, MOST_CORRECTIONS)], count
     )
     order = _alternating([drawn[index] for index in near], drawn)[: 2 * count]
-    wanted = set(order)
-    lines = {line.number: line for line in read_conversations(path) if line.number in wanted}
-    return ReplayLines([lines[number] for number in order], unanswered, superseded)
+    checked = CheckedRows(0 if check is None else len(lines), left_out)
+    return ReplayLines([lines[number] for number in order], unanswered, superseded, checked)
 
 
 def most_alike(texts: Sequence[str], to: Sequence[str], count: int) -> list[int]:
@@ -103,9 +154,14 @@ def _grams(text: str) -> set[str]:
     return {*words, *(f"{left} {right}" for left, right in pairwise(words))}
 
 
-def _question(conversation: Conversation) -> Question:
+def _question(prompt: Sequence[Message]) -> Question:
     """What is asked, without the system message and whatever the spaces."""
-    return tuple((m.role, " ".join(m.content.split())) for m in conversation.prompt if m.role != "system")
+    return tuple((m.role, " ".join(m.content.split())) for m in prompt if m.role != "system")
+
+
+def _asked(prompt: Sequence[Message]) -> str:
+    """All messages of the user: a red flag in the first one still counts in the third."""
+    return "\n".join(message.content for message in prompt if message.role == "user")
 
 
 def _text(question: Question) -> str:

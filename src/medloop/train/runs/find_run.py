@@ -21,22 +21,30 @@ from medloop.train.configs.reward_model_config import RewardModelConfig
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.configs.run_config import RunConfig
 from medloop.train.configs.sft_config import OPENING_WEIGHT, SFTConfig
-from medloop.train.runs.inputs import preference_file, preference_files, prompt_files, sft_files
+from medloop.train.runs.inputs import pair_files, preference_files, prompt_files, sft_files
 from medloop.train.runs.run import TrainingRun, without_later
 
 
-def find_run(config: RunConfig, settings: Settings, *, scorer: Scorer | None = None, folder: Path | None = None) -> TrainingRun:
+def find_run(
+    config: RunConfig,
+    settings: Settings,
+    *,
+    scorer: Scorer | None = None,
+    check_version: str | None = None,
+    folder: Path | None = None,
+) -> TrainingRun:
     """The run of a config; models are checked and hashed, the data hashed. `scorer` is the reward of an RL run.
 
+    `check_version` is that of the rules which leave rows of the replay out.
     `folder` is that of a submitted job; without it the run's folder is named by method and name.
     """
     match config:
         case SFTConfig():
-            name, models, identity = "sft", "full" if config.full else "lora", _sft(config, settings)
+            name, models, identity = "sft", "full" if config.full else "lora", _sft(config, settings, check_version)
         case RewardModelConfig():
             name, models, identity = "reward", "reward", _reward_model(config, settings)
         case DPOConfig() | KTOConfig():
-            name, models, identity = config.method, "lora", _preference(config, settings)
+            name, models, identity = config.method, "lora", _preference(config, settings, check_version)
         case RLConfig():
             assert scorer is not None, "an RL run has a reward"
             name, models, identity = config.method, "rl", _rl(config, settings, scorer)
@@ -57,14 +65,14 @@ def _identity(values: dict[str, Any], base: ResolvedModel, inputs: Iterable[tupl
     return {"config": without_later(values), "base_sha256": base.sha256, "inputs": hashes | more}
 
 
-def _sft(config: SFTConfig, settings: Settings) -> dict[str, Any]:
+def _sft(config: SFTConfig, settings: Settings, check_version: str | None) -> dict[str, Any]:
     models = resolve(ModelRef(base=config.model, adapter=config.adapter), settings)
     values, hashes = _continued(config, models, settings)
     if config.adapter is None:
         del values["adapter"]  # runs from before it was a setting keep their identity
     if config.replay_data:
         values["opening_weight"] = OPENING_WEIGHT  # no setting, but it decides what is learnt
-    return _identity(values, models, sft_files(config, settings).items(), **hashes)
+    return _identity(_with_check(values, check_version), models, sft_files(config, settings).items(), **hashes)
 
 
 def _continued(
@@ -94,10 +102,16 @@ def _reward_model(config: RewardModelConfig, settings: Settings) -> dict[str, An
     return _identity(config.model_dump(), base, zip(roles, files, strict=True), **hashes)
 
 
-def _preference(config: DPOConfig | KTOConfig, settings: Settings) -> dict[str, Any]:
+def _with_check(values: dict[str, Any], version: str | None) -> dict[str, Any]:
+    """The rules that left rows out, in place of the wish for them; runs from before there were any keep their identity."""
+    values.pop("replay_check", None)
+    return values if version is None else values | {"replay_check": version}
+
+
+def _preference(config: DPOConfig | KTOConfig, settings: Settings, check_version: str | None) -> dict[str, Any]:
     models = resolve(ModelRef(base=config.model, adapter=config.adapter), settings)
     values, hashes = _continued(config, models, settings)
-    return _identity(values, models, [("preference", preference_file(config, settings))], **hashes)
+    return _identity(_with_check(values, check_version), models, pair_files(config, settings).items(), **hashes)
 
 
 def _rl(config: RLConfig, settings: Settings, scorer: Scorer) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from medloop.models.find import parse_model, resolve, resolve_chat_model
 from medloop.settings import Settings
 from medloop.store.files.answer_lines import is_answered, read_conversations
 from medloop.store.files.artifacts import verify_if_sealed
-from medloop.train.configs.preference_config import KTOConfig, PreferenceConfig
+from medloop.train.configs.preference_config import DPOConfig, KTOConfig, PreferenceConfig
 from medloop.train.configs.reward_model_config import RewardModelConfig
 from medloop.train.configs.rl_config import RLConfig
 from medloop.train.configs.run_config import RunConfig
@@ -31,15 +31,19 @@ def check_inputs(config: RunConfig, settings: Settings) -> None:
                 _read(path)
         case PreferenceConfig():
             resolve_chat_model(ModelRef(base=config.model, adapter=config.adapter), settings)
-            for path in _intact([preference_file(config, settings)]):
-                _check_preferences(path, config)
+            files = pair_files(config, settings)
+            for role, path in zip(files, _intact(files.values()), strict=True):
+                if role == "replay":
+                    _check_answers(path)
+                else:
+                    _check_preferences(path, config)
         case RewardModelConfig():
             resolve(ModelRef(base=config.model), settings)
             if config.reference is not None:
                 resolve_chat_model(parse_model("reference", config.reference), settings)
-            files = preference_files(config, settings)
-            pairs = [pair for path in _intact(files) for pair in read_pairs(path)]
-            check_both_sides(files[0], *split_by_prompt(pairs, config.test_share, config.seed), "pairs")
+            sources = preference_files(config, settings)
+            pairs = [pair for path in _intact(sources) for pair in read_pairs(path)]
+            check_both_sides(sources[0], *split_by_prompt(pairs, config.test_share, config.seed), "pairs")
         case SFTConfig():
             resolve_chat_model(ModelRef(base=config.model, adapter=config.adapter), settings)
             for role, path in sft_files(config, settings).items():
@@ -72,7 +76,8 @@ def _check_preferences(path: Path, config: PreferenceConfig) -> None:
         check_both_sides(path, *sides, "rows")
         check_both_kinds(path, *sides)
     else:
-        check_both_sides(path, *split_by_prompt(read_pairs(path), config.test_share, config.seed), "rows")
+        train, test = split_by_prompt(read_pairs(path), config.test_share, config.seed)
+        check_both_sides(path, train, test or getattr(config, "replay_data", None) or (), "rows")  # the replay is held out, too
 
 
 def sft_files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
@@ -83,12 +88,25 @@ def sft_files(config: SFTConfig, settings: Settings) -> dict[str, Path]:
         raise InputError(f"There is no training file {train}", "Make it with: medloop data prepare, or name one with --data")
     files = {"train": train}
     if config.replay_data:
-        files["replay"] = settings.find(config.replay_data)
-        if not files["replay"].is_file():
-            raise InputError(f"There is no file of replay {files['replay']}", "Name a file of conversations with --replay-data")
+        files["replay"] = _replay_file(config.replay_data, settings)
     dev = settings.find(config.dev_data) if config.dev_data else processed / SPLIT_FILES["dev"]
     if config.dev_data or (config.data is None and dev.is_file() and dev.stat().st_size):
         files["dev"] = dev
+    return files
+
+
+def _replay_file(name: str, settings: Settings) -> Path:
+    path = settings.find(name)
+    if not path.is_file():
+        raise InputError(f"There is no file of replay {path}", "Name a file of conversations with --replay-data")
+    return path
+
+
+def pair_files(config: PreferenceConfig, settings: Settings) -> dict[str, Path]:
+    """The file of pairs or thumbs, and the file of the replay if one is named."""
+    files = {"preference": preference_file(config, settings)}
+    if isinstance(config, DPOConfig) and config.replay_data:
+        files["replay"] = _replay_file(config.replay_data, settings)
     return files
 
 
