@@ -48,6 +48,8 @@ def test_the_page_shows_the_curve_its_table_the_guards_and_the_sample_ratio(brow
     assert text.count("<meter") == 5 and "That is as it should be." in text
     assert "Record the decision" not in text and "data-live" in text
     assert browse("annotator").get(address).status_code == 403
+    chinese = browse("engineer").get(address, headers={"Accept-Language": "zh"}).text
+    assert "语言：英文" in chinese and "风险分层：常规" in chinese and "routine<" not in chinese
 
 
 def test_the_moving_part_is_the_same_part_without_the_rest_of_the_page(app, browse, experiment, store) -> None:

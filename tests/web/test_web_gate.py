@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from medloop.contracts import GateCheck, GateResult, sha256_id, utc_now
+from medloop.contracts import GateCheck, GateResult, Incident, sha256_id, utc_now
 from medloop.contracts.evaluation import Interval
 from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.gate_reasons import reason
 from medloop.jobs import queue
 from medloop.loop import gate_policy
-from medloop.store.records import gates, users
+from medloop.store.records import crud, gates, users
 from medloop.testing.models import tiny_adapter, tiny_model
 
 ARTIFACT = sha256_id("adapter")
@@ -54,6 +54,12 @@ def test_the_page_shows_reasons_and_takes_two_people_to_lift_a_check(browse, sto
     zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
     assert "该模型可以晋升。" in zh and "申请豁免 回答语言与提问一致 · 中文" in zh and "clinician 已签核。" in zh
     assert gates.promotion_refusal(store, ARTIFACT) is None
+    for address in ("/web/gate", f"/web/gate/{gate}"):  # a verdict that people let pass is not merely a failed one
+        assert "let pass by waiver (1)" in browse("engineer").get(address).text
+    assert 'href="/web/incidents"' not in page.split("<main")[1]
+    crud.add(store, [Incident(record_id="fb_1", opened_by=users.get_user(store, "clinician").user_id)], actor="test")
+    page = browse("clinician").get(f"/web/gate/{gate}").text.split("<main")[1]
+    assert "open safety incidents (1)" in page and 'href="/web/incidents"' in page, "the next step is a click away"
 
 
 def test_the_api_says_the_same_and_refuses_other_roles(running, store, gate):

@@ -125,13 +125,9 @@ def safety_standing(store: Store) -> SafetyStanding:
     return SafetyStanding(
         count_incidents(store), live, gate, tuple(event for event in raised if live and event.timestamp >= live.timestamp),
         len(standing_alerts(store.settings.workspace)), live is not None and store.settings.deploy.probe_every_s > 0,
-        next((measured[name] for name in UNDER_TRIAGE if name in measured), None), 0 if gate is None else _waived(store, gate),
+        next((measured[name] for name in UNDER_TRIAGE if name in measured), None),
+        0 if gate is None else gates.waived_checks(store, gate),
     )  # fmt: skip
-
-
-def _waived(store: Store, gate: GateResult) -> int:
-    refused = [check for check in gates.with_waivers(store, gate).checks if check.outcome != "pass"]
-    return len(refused) if all(check.waiver for check in refused) else 0
 
 
 def _in_cycle(stage: StageStanding, cycle: CycleProgress | None, at: StageName | None) -> StageStanding:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from medloop.contracts import AliasChange
-from medloop.contracts.gate import GateOutcome, GateResult
+from medloop.contracts.gate import GateOutcome
 from medloop.contracts.registry import Alias
 from medloop.store.db import Store
 from medloop.store.records import registry
-from medloop.store.records.gates import latest_gate, promotion_refusal, with_waivers
+from medloop.store.records.gates import latest_gate, promotion_refusal, waived_checks
 from medloop.store.records.registry import StoredVersion
 
 
@@ -51,12 +51,6 @@ def get_listed(store: Store, version: int) -> ListedVersion:
     return _listed(store, registry.get_version(store, model, version), registry.current(store, model))
 
 
-def _waived(gate: GateResult) -> int:
-    """How many checks were lifted, where that leaves none that forbids a promotion."""
-    forbidding = [check for check in gate.checks if check.outcome != "pass"]
-    return len(forbidding) if all(check.waiver for check in forbidding) else 0
-
-
 def _listed(store: Store, stored: StoredVersion, held: dict[Alias, AliasChange]) -> ListedVersion:
     artifact = stored.record.artifact
     gate = latest_gate(store, artifact)
@@ -64,5 +58,5 @@ def _listed(store: Store, stored: StoredVersion, held: dict[Alias, AliasChange])
         stored, tuple(alias for alias, change in held.items() if change.version == stored.record.version),
         None if gate is None else gate.content_id(), None if gate is None else gate.outcome, promotion_refusal(store, artifact),
         registry.taint_of(store, artifact),
-        0 if gate is None else _waived(with_waivers(store, gate)),
+        0 if gate is None else waived_checks(store, gate),
     )  # fmt: skip

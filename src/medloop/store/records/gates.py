@@ -276,6 +276,12 @@ def with_waivers(store: Store, result: GateResult) -> GateResult:
     return result.model_copy(update={"checks": tuple(map(lifted, result.checks))})
 
 
+def waived_checks(store: Store, result: GateResult) -> int:
+    """How many checks two clinicians have lifted, where that leaves none that forbids a promotion; else 0."""
+    forbidding = [check for check in with_waivers(store, result).checks if check.outcome != "pass"]
+    return len(forbidding) if all(check.waiver for check in forbidding) else 0
+
+
 def promotion_refusal(store: Store, artifact: str, *, against_champion: bool = True) -> str | None:
     """Why the model with these bytes may not be promoted now; None if it may.
 

@@ -140,4 +140,4 @@ def _number(value: Interval | None) -> str:
     if value is None or value.mean is None:
         return "–"
     bounds = "" if value.low is None or value.high is None else f" [{value.low:.3f}, {value.high:.3f}]"
-    return f"{value.mean:.3f}{bounds}, n = {value.n:,}"
+    return f"{value.mean:.3f}{bounds}, n\u00a0=\u00a0{value.n:,}"

@@ -85,7 +85,10 @@ def _show_list(
 ) -> Response:
     store, who = store_of(request), People(store_of(request), translator_of(request))
     policy, results = policy_of(store), gates.list_gates(store, limit=SHOWN)
-    rows = [(result, result.content_id(), len(gates.approvals(store, result))) for result in results]
+    rows = [
+        (result, result.content_id(), len(gates.approvals(store, result)), gates.waived_checks(store, result))
+        for result in results
+    ]
     jobs = queue.page(store.settings, limit=SHOWN_RUNS, pools=("gate",)).jobs
     runs = [(job, queue.task_status(job.job_id, "GATE", store.settings).result) for job in jobs]
     models = sorted(f"{store.settings.model}+{name}" for name in adapter_names(store.settings))
@@ -154,7 +157,8 @@ def _show(
     context: dict[str, Any] = {
         "result": result, "gate_id": gate_id, "groups": _groups(result.checks), "who": People(store, t),
         "sign_offs": gates.sign_offs_of(store, gate_id), "signed": len(gates.approvals(store, stored)), "waivers": waivers,
-        "refusal": None if refusal is None else in_words(refusal, t), "reason_of": check_words, "setting_of": setting_words,
+        "sees_incidents": refusal is not None and any(part.key == "refused_incidents" for part in refusal),
+        "waived": gates.waived_checks(store, stored), "refusal": None if refusal is None else in_words(refusal, t), "reason_of": check_words, "setting_of": setting_words,
         "now": utc_now(), "is_newest": newest == stored,
         "may_sign": caller.role in gates.SIGNERS, "may_waive": caller.role in gates.WAIVER_AUTHORS,
         "may_approve": caller.role in gates.WAIVER_APPROVERS, "viewer_id": caller.user_id, "max_text": gates.MAX_TEXT,
