@@ -86,6 +86,7 @@ def test_the_newest_run_is_shown_whoever_started_it_and_a_damaged_one_hides_no_o
     (old / "metrics.jsonl").write_text("nonsense\n{}\n")
     page = browse("engineer").get("/web/run").text
     assert page.index(filed) < page.index("train_sft-clinic") < page.index("train_grpo-damaged")
+    assert "begins when a worker is free" in page and "medloop jobs work" in page  # it waits, and says for what
     start = json.dumps({"identity": {"config": {}}, "started": utc_now().replace(year=2100).isoformat()})
     (typed_run / "config.json").write_text(start)
     page = browse("engineer").get("/web/run").text
