@@ -7,14 +7,14 @@ from threading import Timer
 import pytest
 from web_world import trace
 
-from medloop.contracts import EvalReport, TrainRequest, utc_now
+from medloop.contracts import EvalReport, GateCheck, GateResult, TrainRequest, sha256_id, utc_now
 from medloop.contracts.evaluation import Difference, Interval, ModelResult
 from medloop.jobs import keyboard_runs
 from medloop.jobs.submit import submit_training
 from medloop.store import catalog
 from medloop.store.files import jsonl
 from medloop.store.files.lock import locked_file
-from medloop.store.records import users
+from medloop.store.records import gates, users
 from medloop.store.records.quarantine import _texts
 from medloop.train.runs.run import TrainingRun
 from medloop.web.measures import check_name, stratum_name
@@ -174,3 +174,13 @@ def test_days_and_numbers_of_a_table_sort_as_what_they_are(visit, settings):
         table.get_by_role("button", name=head, exact=True).click()
         cells = table.locator(f"tbody td:nth-child({column + 1})").all_inner_texts()
         assert [cell.startswith(start) for cell, start in zip(cells, wanted, strict=True)] == [True] * 3, cells
+
+
+def test_a_long_name_of_a_model_does_not_widen_a_phone(visit, store):
+    hashes = {name: sha256_id(name) for name in ("artifact", "weights", "base", "baseline_artifact", "report", "config")}
+    checks = (GateCheck(name="incidents", outcome="pass", reason="None."),)
+    label = "embedded:tiny+recklesslyoverconfident"
+    gate = gates.save_gate(store, GateResult(**hashes, label=label, baseline="tiny", outcome="pass", checks=checks), actor="test")
+    page = visit("engineer", viewport={"width": 320, "height": 640})
+    page.goto(f"/web/gate/{gate}")
+    assert page.evaluate("document.documentElement.scrollWidth") == 320
