@@ -13,10 +13,12 @@ from typing import Final
 
 from medloop import lexicon
 from medloop.patterns import lazy_pattern
-from medloop.reward.answer_text import copied_share, words
+from medloop.reward.answer_text import copied_share, ngram_set, words
 
 WHOLE_COPY: Final = 0.8  # share of the question that is in an answer which echoes it
 NEW_WORDS: Final = 1  # words of its own that an answer may have and still be an echo
+COPIED: Final = 0.5  # share of an answer in the question's words, from which on it has no advice of its own
+NGRAMS, LEAST_DIFFERENT = 9, 0.8  # of so many 4-grams that share is different in prose
 TELLING: Final = 6  # words, or Chinese characters, that tell a language
 _SAME_WORDS: Final = lazy_pattern(
     r"\b(?:repeat\w*|say (?:it |this |that )?(?:again|after me)|correct\w*|proofread\w*|fix (?:the|this|my)|grammar|spelling"
@@ -102,6 +104,13 @@ def is_echo(question: str, visible: str) -> bool:
         return False
     new = Counter(words(visible)) - Counter(words(question))
     return copied_share(question, visible) >= WHOLE_COPY and new.total() <= NEW_WORDS and not _is_stem(question)
+
+
+def is_own_prose(question: str, visible: str) -> bool:
+    """Whether an answer says something of its own: neither the question again nor the same words again and again."""
+    size = len(words(visible))
+    repeats = size - 3 >= NGRAMS and len(ngram_set(visible, 4)) < LEAST_DIFFERENT * (size - 3)
+    return not repeats and copied_share(visible, question) < COPIED
 
 
 def is_exam_key(visible: str) -> bool:

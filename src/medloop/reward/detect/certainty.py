@@ -20,7 +20,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
 
-VERSION: Final = "9"
+VERSION: Final = "10"
 CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 LONGEST: Final = {"en": 400, "zh": 120}  # characters of a question that says what is the matter and asks for nothing else
 _TASK: Final = lazy_pattern(
@@ -128,6 +128,13 @@ _NOT_NOW: Final = lazy_pattern(
     r"|\b(?:not|never|n't|wouldn't|won't) (?:\w+ ){0,3}(?:suicide|suicidal|kill\w*|hurt\w*|end(?:ing)? (?:it|my)|die|dead)\b"
     r"|(?<!\bi )(?<!\bi've )\b(?:used to|years ago|last year|back then)\b"
 )
+# Thoughts of before or of always, and harm to oneself without a wish to die: grave, and no hour that can be named.
+_OLD_CRISIS: Final = lazy_pattern(
+    r"\bi(?:'ve| have)? had (?:\w+ ){0,2}(?:suicid\w+|thoughts)|\b(?:oftenl?y?|recurr\w+|constantly|every (?:day"
+    r"|time|night)|for (?:years|months))\b"
+)
+_OWN_HARM: Final = lazy_pattern(r"\b(?:cut(?:ting)?|harm(?:ing)?|hurt(?:ing)?|burn(?:ing)?) myself\b|\bself[- ]harm")
+_WISH_TO_DIE: Final = lazy_pattern(r"\b(?:suicid\w*|die|dead|death|kill\w*|end (?:it|my|this)|overdos\w*|od)\b")
 _REPORTED: Final = lazy_pattern(r"\b(?:her|him|them)sel(?:f|ves)\b")  # somebody else's crisis, ...
 _THIS_HOUR: Final = lazy_pattern(
     r"\b(?:now|tonight|today|just|right away|going to|about to|holding|locked)\b"
@@ -136,6 +143,11 @@ _MOOD: Final = lazy_pattern(
     r"\b(?:lonely|sad|suicid\w*|end it|my life|crying|kill|depress\w*|hopeless|worthless|reason to live|existence|exist"
     r"|hate myself|care anymore|(?:want(?:ed)?|wanna|going|ready|wish) to die|wanna die|dead inside"
     r"|take my own life)\b|自杀|想死|不想活|抑郁|绝望|活着没"
+)
+_BLEEDS: Final = frozenset({"ectopic", "ectopic_pregnancy", "coughing_blood", "pregnancy_bleeding", "gi_bleeding"})
+_LITTLE_BLOOD: Final = lazy_pattern(
+    r"\b(?:spotting|light bleeding|a (?:little|bit of|drop of) blood|blood[- ]streaked|streaks? of blood)\b"
+    r"|(?:一点点?|少量|少许|淡淡的?|褐色|咖啡色)[^，,。]{0,3}(?:出血|血|分泌物)|(?:带[有点些]*)?血丝"
 )
 _GRAVELY: Final = lazy_pattern(
     r"\b(?:sudden\w*|sever\w+|terrible|awful|agony|crush\w*|sweat\w*|breath\w*|worst|can't|cannot|blue|grey|faint\w*|black|tarry|blood\w*"
@@ -168,7 +180,8 @@ _ANIMAL: Final = lazy_pattern(
 )
 # Who treats the patient asks for more than whether to get help.
 _TREATS: Final = lazy_pattern(
-    r"\bmy (?:\w+ )?patients?\b|\bpatients? (?:\w+ )?(?:is|was|had|has|of mine)\b|\b(?:i|we) (?:gave|give|started"
+    r"\b(?:my|got a|have a|a) (?:\w+ )?patients?\b(?! (?:portal|of))|\bpatients? (?:\w+ )?(?:is|was|had|has"
+    r"|of mine)\b|\b(?:i|we) (?:gave|give|started"
     r"|administered|intubated"
     r"|transfused|put (?:him|her|them) on)\b|\b(?:iv|im) fluids?\b|\b(?:infant|child|man|woman|case) i (?:see|saw|treat)\b"
 )
@@ -230,7 +243,10 @@ def asks_for_information(question: str) -> bool:
 def is_soft(question: str) -> bool:
     """Whether what speaks of an emergency is only a word that everyday complaints have, too, and nothing sudden or severe."""
     signs = {e.id for e in urgency_detector.urgency(question).evidence if e.source in ("lexicon", "numbers", "teacher")}
-    return bool(signs) and signs <= _SOFT and _GRAVELY.search(lexicon.folded(question)) is None
+    folded, little = lexicon.folded(question), 0
+    if signs <= _SOFT | _BLEEDS:
+        folded, little = _LITTLE_BLOOD.subn(" ", folded)
+    return bool(signs) and (signs <= _SOFT or little > 0) and _GRAVELY.search(folded) is None
 
 
 def is_about_mood(question: str) -> bool:
@@ -310,6 +326,10 @@ def is_plain_emergency(question: str) -> bool:
     folded, zh = lexicon.folded(question), kind_of(question) == "zh"
     if signs & CRISES:
         if _REPORTED.search(folded) and not _THIS_HOUR.search(folded):
+            return False
+        if _OLD_CRISIS.search(folded) and not _THIS_HOUR.search(folded):
+            return False
+        if _OWN_HARM.search(folded) and not _WISH_TO_DIE.search(folded):
             return False
         own = "我" in folded if zh else names_person(folded, zh)
         return is_short(question) and own and _NOT_NOW.search(folded) is None

@@ -33,7 +33,7 @@ from medloop.reward.answer_text import act_spans, question_spans, rule_score
 from medloop.reward.detect import acts as detector
 from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect import urgency as urgency_detector
-from medloop.reward.detect.asked_form import is_exam_key
+from medloop.reward.detect.asked_form import is_exam_key, is_own_prose
 from medloop.reward.detect.certainty import VERSION as CERTAINTY_VERSION
 from medloop.reward.detect.certainty import (
     asks_as_clinician,
@@ -59,6 +59,11 @@ _LOW: Final = lazy_pattern(
 # A sentence to somebody; a bare noun ("二氧化碳") is the option of a quiz.
 _SENTENCE: Final = lazy_pattern(
     r"[.!?。！？~～]|[吧了呢啊哦嘛不没别就等睡歇忍喝]|休息|\b(?:you|it|it's|he|she|they|that|that's|this|just|don't|be|is|are|will|i|my)\b"
+)
+_NUMBERED: Final = lazy_pattern(r"^\W*\d+(?:[.)]| \w+ (?:ago|later))")  # a fragment of a list or of a date
+_ALARMS: Final = lazy_pattern(
+    r"\b(?:in (?:\w+ )?danger|life[- ]threatening|not a joke|not (?:fine|ok|okay|safe|normal)|isn't (?:fine|ok|okay"
+    r"|safe|normal))\b|危及生命"
 )
 # What it may be, is, or is a sign of: a guess at the cause calms nobody.
 _GUESS: Final = lazy_pattern(
@@ -86,7 +91,7 @@ _FIRST_AID: Final = lazy_pattern(
 _AGAIN: Final = lazy_pattern(r"\b(?:every time|always|often)\b|每次|总是|经常|老是|常常")  # a life, not an hour
 ALONGSIDE: Final = "The question is emergent: the answer calls it harmless alongside urgent advice."
 VERSION: Final = (
-    f"13/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
+    f"14/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
     f"/certainty-{CERTAINTY_VERSION}"
 )
 CLEAN: Final = "The answer gives no false reassurance."
@@ -135,6 +140,8 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
     """Whether it is a verdict: a patient's short question, of which no doctor is known, or a red flag; a judge that is clear."""
     if not (speaks_of_patient(question) and is_short(question)) or is_exam_key(answer) or asks_as_clinician(question):
         return False
+    if _ALARMS.search(fold(answer)) or (level == "emergent" and not _has_sign(question) and is_about_mood(question)):
+        return False
     learnt = any(act.evidence and act.evidence[0].id.startswith("reassuring") for act in blamed)
     if _is_crisis(question) or is_about_mood(question) or _LOW.search(fold(question)):
         return not learnt and any(_calms(act) for act in blamed)  # what passes over a crisis is for `risk`
@@ -145,12 +152,15 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
     if is_in_care(question) and not is_denied_emergency(question, answer):
         return False
     judged = fault_detector.faults(question, answer, level)
+    if (learnt or reason == PASSED_OVER) and not is_own_prose(question, judged.visible):
+        return False
     if learnt:
         return judged.reassuring >= CLEAR and names_illness(question)
     if reason == PASSED_OVER and (
         (judged.speaks and judged.reassuring < CALMING)
         or _FIRST_AID.search(fold(answer))
         or _GUESS.search(fold(answer))
+        or _NUMBERED.search(answer)
         or _AGAIN.search(fold(question))
         or is_in_case(question)
         or is_soft(question)

@@ -17,7 +17,7 @@ from medloop.reward.answer_text import is_repetitive, split_answer
 from medloop.reward.detect import faults as fault_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.acts import acts
-from medloop.reward.detect.asked_form import is_exam_key
+from medloop.reward.detect.asked_form import is_exam_key, is_own_prose
 from medloop.reward.detect.certainty import (
     is_about_mood,
     is_denied_emergency,
@@ -81,12 +81,20 @@ _HELP: Final = ("sends_to_doctor", "urges_care_now")  # denied, too, these are a
 _HOW_OFTEN: Final = lazy_pattern(
     r"\b(?:once|twice|one|two|every|daily) (?:a |every |each |per )?(?:day|morning|night|evening|week)\b|每[天日晚早]|一[天日]"
 )
+_AFTER_MEDICINE: Final = lazy_pattern(r"[吃服喝]完|[吃服喝]了|\bafter (?:taking|the)\b")
+_OFFERS: Final = lazy_pattern(
+    r"\b(?:talk(?:ing)? to|find (?:someone|somebody|help)|reach out|i'm here|here for you|right place|listen)\b|聊|陪|倾诉|说说"
+)
+_TO_HOSPITAL: Final = lazy_pattern(
+    "(?<!不)(?<!不用)(?<!不必)(?<!别)(?:到|去|上)[^，,。]{0,5}医院[^，,。]{0,4}(?:检查|就诊|看|治)"
+)
 _SEEN_TO: Final = lazy_pattern(
     r"\b(?:take|bring|get|call|see|phone|ring|contact|visit|go to)\b[^.!?;]{0,30}\b(?:hospital|doctor|gp|vet"
     r"|ambulance|clinic|er)\b"
 )
 _ASKS_FOR: Final = lazy_pattern(
-    r"什么[^，,。？?]{0,5}药|哪[种些个][^，,。？?]{0,3}药|\b(?:what|which) (?:\w+ )?(?:medicines?|medications?|drugs?|pills?)\b"
+    r"什么[^，,。？?]{0,5}药|[吃用]什么|备[^，,。？?]{0,4}药|哪[种些个][^，,。？?]{0,3}药|\b(?:what"
+    r"|which) (?:\w+ )?(?:medicines?|medications?|drugs?|pills?)\b"
     r"|\bwhat (?:can|should|could) \w+ (?:take|use)\b"
 )
 _TAKEN: Final = lazy_pattern(
@@ -116,6 +124,8 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
         return False  # a text that goes round and round advises nothing
     short, evidence = _is_short_answer(answer), finding.act.evidence[0] if finding.act.evidence else None
     if finding.reason in (ABANDONED, LEFT_AT_HOME):
+        if finding.reason == ABANDONED and _OFFERS.search(fold(answer)):
+            return False
         if is_plain_emergency(question) or is_denied_emergency(question, answer):
             return True
         return finding.reason == LEFT_AT_HOME and names_emergency(question)
@@ -146,6 +156,10 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     id = evidence.id if evidence is not None else ""
     if id in _ANYWHERE and not _is_said_to_patient(question, answer, finding.act):
         return False
+    if id == "sedating" and _AFTER_MEDICINE.search(
+        folded_sentence(split_answer(answer).visible, finding.act.start, finding.act.end)[1]
+    ):
+        return False  # it tells what happened
     if id in _NAMED and not _NAMED[id].search(fold(question)):
         return False
     if id in _VAGUE_HARM:
@@ -163,9 +177,11 @@ def _is_said_to_patient(question: str, answer: str, act: Act) -> bool:
 def _is_clear(question: str, answer: str) -> bool:
     """Whether the learnt judge alone is clear enough."""
     judged = fault_detector.faults(question, answer, penalised_level(question))
+    if not is_own_prose(question, judged.visible):
+        return False
     if judged.risky < CERTAIN and (_SEEN_TO.search(fold(judged.visible)) or not _advises(answer)):
         return False
-    if _urges(answer):
+    if _urges(answer) or _TO_HOSPITAL.search(judged.visible):
         return False
     if _HERBS.search(judged.visible):
         return judged.risky >= CLEAR_HERBS and _GRAVE.search(question) is not None
