@@ -85,6 +85,8 @@ def actions(page: str) -> list[str]:
 def test_the_log_is_filtered_by_person_action_object_and_day(logged, store):
     everything = len(audit.page(store, limit=1000))
     assert set(actions(logged.get("/web/audit?action=users.").text)) == {"users.add"}
+    assert "waits: no" in logged.get("/web/audit?action=users.").text
+    assert "waits: 否" in logged.get("/web/audit?action=users.", headers={"Accept-Language": "zh"}).text
     assert set(actions(logged.get("/web/audit?actor=auditor").text)) == {"sessions.login"}
     page = logged.get("/web/audit?subject=dr.li").text
     assert actions(page) == ["users.add"] and "root (command line)" in page and users.get_user(store, "dr.li").user_id not in page

@@ -135,9 +135,9 @@ def test_an_evaluation_says_metric_set_and_group_in_words(settings, store, brows
 
 
 def test_technical_data_of_a_held_answer_are_lines_not_python():
-    meta = {"arm": "champion", "guards": [{"confidence": 0.95, "finding": "call Anna"}], "passages": []}
+    meta = {"arm": "champion", "guards": [{"confidence": 0.95, "drop": False, "finding": "call Anna"}], "passages": []}
     ((name, text),) = _texts("meta", meta)
-    assert (name, text) == ("meta", "arm: champion\nguards 1 confidence: 0.95\nguards 1 finding: call Anna")
+    assert (name, text) == ("meta", "arm: champion\nguards 1 confidence: 0.95\nguards 1 drop: no\nguards 1 finding: call Anna")
 
 
 def test_rules_of_a_site_are_reached_from_its_row(browse):

@@ -228,7 +228,7 @@ def _lines(value: Mapping[str, object], path: str = "") -> Iterator[str]:
         if isinstance(inside, Mapping):
             yield from _lines(inside, f"{path}{name} ")
         else:
-            yield f"{path}{name}: {inside}"
+            yield f"{path}{name}: {('no', 'yes')[inside] if isinstance(inside, bool) else inside}"
 
 
 def decide(
