@@ -300,8 +300,7 @@ def build(
         ),
     ] = None,
     filter_: Annotated[
-        Path | None,
-        typer.Option("--filter", metavar="FILE", help="Only records that fit this tree (see 'data filter')."),
+        Path | None, typer.Option("--filter", metavar="FILE", help="Only records that fit this tree (see 'data filter').")
     ] = None,
     config: ui.ConfigFile = None,
     set_: ui.SetPairs = None,
@@ -378,8 +377,7 @@ def prepare_preferences(
     chosen = load_config(FeedbackConfig, file=None, pairs=set_ or (), flags={"test_share": test_share})
     database = settings.database.model_copy(update={"url": SecretStr(feedback_db)})
     with open_store(settings.model_copy(update={"database": database})) as store:
-        seed = settings.seed if seed is None else seed
-        output = output.expanduser().absolute()
+        seed, output = settings.seed if seed is None else seed, output.expanduser().absolute()
         weights = rater_weights(store)
         train, test = write_preferences(store, output, chosen, seed=seed, actor=actor(), weights=weights, progress=ui.progress)
     ui.say(f"{train + test:,} pairs in {ui.shown(output)}: {train:,} train, {test:,} test.")
