@@ -55,3 +55,18 @@ def test_no_name(text: str) -> None:
 @pytest.mark.parametrize("text", ["Will needs a new inhaler.", "Will has a cough.", "Will complains of pain."])
 def test_somebody_called_will(text: str) -> None:
     assert "Will" not in assess(text).cleaned
+
+
+@pytest.mark.parametrize(
+    "note", ["hope denies any recent weight gain", "Scooter is walking around well.", "Last night, will said it hurts."]
+)
+def test_an_ordinary_word_that_does_what_a_person_does_is_a_reason_to_doubt(note: str) -> None:
+    assessment = assess(note)
+    assert assessment.quarantined or assessment.spans
+
+
+@pytest.mark.parametrize(
+    "note", ["Nobody said that it hurts.", "Her cousin died of a stroke.", "Initially, pain had no pattern."]
+)
+def test_nobody_who_does_it_is_no_reason(note: str) -> None:
+    assert not assess(note).quarantined

@@ -191,12 +191,33 @@ _BEHIND_NAME = lazy_pattern(
     rf"(?:{MASK}|\b(?:[Dd]octor|[Dd]r\.?|M(?:r|rs|s)\.?|Miss|Mister)) ({_SMALL}{{3,20}})(?=[:,.?!\n]|$| {_SMALL}+[:,.?!\n])"
 )
 _SUBJECT = lazy_pattern(r"(?:^|[.!?:\n\"“] ?)([A-Z][a-z]{2,15}) (?:reports|denies|states|complains|complained|endorses|says)\b")
+# What hardly anything but a person does, behind a word that opens a clause: (hope) denies, "Last night, (Scooter) drove".
+_DOES = (
+    r"(?:reports|denies|states|complain(?:s|ed)|endorses|says|said|explain(?:s|ed)|notes (?:that|a|no|some)|"
+    r"present(?:s|ed) (?:for|with|to)|thinks|thought|wants|wanted|refuse[sd]|decline[sd]|describe[sd]|admits|smokes|drinks|"
+    r"lives|works|drove|went|hates|loves|likes|walks|walked|attacked|laughed|cried|bit|died|suffers|"
+    r"(?:has|had) (?:noticed|tried|experienced|been (?:taking|having|feeling))|"
+    r"was (?:diagnosed|experiencing|born|admitted|upset|(?:re)?evaluated)|"
+    r"is (?:allergic|walking|taking|drinking|only \w+\.)|is \w+ years? old|will follow up|"
+    r"(?:also|still|initially|never|suddenly) (?:reports|denies|suffers|has|had|thought|takes|experienced))\b"
+)
+_DOER = lazy_pattern(rf"(?:^|[.!?:\n\"“,;] ?)([A-Za-z][a-z]{{2,15}}) (?={_DOES})")
+_HAS = lazy_pattern(
+    r"(?:^|[.!?:\n\"“,;] ?)([A-Za-z][a-z]{2,15}) "
+    r"(?=(?:has|had) (?:an?|no|his|her|had|high|low)\b|(?:hasn|won|doesn|isn|wasn)['’]t)"
+)
 _ROLES = frozenset(
-    """patient mother father mom mum dad wife husband son daughter brother sister family caregiver carer spouse partner friend
-    nurse doctor physician she he they who nobody everyone radiology pathology pharmacy neurology cardiology surgery staff
-    ems client resident boy girl man woman lady child infant baby caller parent parents grandmother grandfather aunt uncle
-    roommate neighbor neighbour teacher witness guest report law article study guideline history chart note
-    label policy""".split()
+    """it its this that these those there here and but then also who which what where when whoever one some many most other
+    others another neither both each everybody someone somebody anyone anybody none grandma grandpa mommy daddy granny kid
+    toddler teen teenager newborn dog cat puppy boss coach employee worker driver therapist dentist surgeon midwife
+    pharmacist paramedic interpreter translator cousin niece nephew client mum colleague customer owner stranger officer
+    police hospital clinic office department team author study research data evidence everything nothing something anything
+    pain always usually often sometimes recently today yesterday tonight never just still now so because since while
+    although though until unless or nor yet not only even again once twice actually well patient mother father mom dad wife
+    husband son daughter brother sister family caregiver carer spouse partner friend nurse doctor physician she he they
+    nobody everyone radiology pathology pharmacy neurology cardiology surgery staff ems resident boy girl man woman lady
+    child infant baby caller parent parents grandmother grandfather aunt uncle roommate neighbor neighbour teacher witness
+    guest report law article guideline history chart note label policy""".split()
 )
 
 
@@ -204,7 +225,17 @@ def name_may_be_left(folded: str) -> bool:
     """Whether an ordinary word does what a person does ("Chance reports"), or an unknown one follows a title or a name."""
     if any(tier(word) in NOT_ONLY_ORDINARY and not is_medical_term(word) for word in _BEHIND_NAME.findall(folded)):
         return True
-    return any(word.lower() not in _ROLES and word.lower() not in medical_words() for word in _SUBJECT.findall(folded))
+    return any(word.lower() not in _ROLES and word.lower() not in medical_words() for word in _SUBJECT.findall(folded)) or any(
+        _may_do(word) for word in [*_DOER.findall(folded), *(word for word in _HAS.findall(folded) if word.lower() in WORD_NAMES)]
+    )
+
+
+def _may_do(word: str) -> bool:
+    """Whether an ordinary word, with a capital or not, is one that people are called by, or in no list."""
+    lower = word.lower()
+    if lower in _ROLES or lower in medical_words() or is_medical_term(word) or is_added(word) or lower.endswith(("ly", "ing")):
+        return False
+    return lower in WORD_NAMES or is_listed(lower, NAMES) or tier(lower) not in FREQUENT
 
 
 def parts_of(folded: str, known: Sequence[Span]) -> Iterator[LatinPart]:
