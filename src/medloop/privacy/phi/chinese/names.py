@@ -123,7 +123,7 @@ def choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool) 
 
 def _is_unlikely_word(text: str, start: int, end: int) -> bool:
     """Whether what the network is sure of is not a word, or stands where a name does."""
-    if _is_taken_or_ill(text, start, end) or _is_weekday_or_across(text, start):
+    if is_taken_or_ill(text, start, end) or _is_weekday_or_across(text, start):
         return False
     if opens(text, start) and PATIENT_BEHIND.match(text, end) and not is_pair(text, start, often=True):
         return True
@@ -200,7 +200,7 @@ def features_of(name: NameCandidate, best: float) -> dict[str, float]:
     known = {
         "likely": best > 0.5, "very likely": best > 0.9, "surname": name.has_surname, "role": name.has_role,
         "blocked": name.is_blocked, "word": _is_word(name), "term": is_term(text, (start, end, "NAME")),
-        "drug or illness": _is_taken_or_ill(text, start, end), "weekday or across": _is_weekday_or_across(text, start),
+        "drug or illness": is_taken_or_ill(text, start, end), "weekday or across": _is_weekday_or_across(text, start),
         "pair": any(is_pair(text, index, often=True) for index in range(start, end - 1)),
         "pair before": start > 0 and is_pair(text, start - 1, often=True),
         "pair behind": end < len(text) and is_pair(text, end - 1, often=True), "opens": is_opening, "patient": is_patient,
@@ -246,7 +246,7 @@ def has_evidence(name: NameCandidate) -> bool:
     return not seen and opens(name.text, name.start) and PATIENT_BEHIND.match(name.text, name.end) is not None
 
 
-def _is_taken_or_ill(text: str, start: int, end: int) -> bool:
+def is_taken_or_ill(text: str, start: int, end: int) -> bool:
     """A drug that somebody takes, a brand in brackets behind its substance, or characters of illness: 口服(舒婷), 乳膏(艾洛松)."""
     return bool(
         _ILLNESS.search(text, start, end)
@@ -258,7 +258,7 @@ def _is_taken_or_ill(text: str, start: int, end: int) -> bool:
 def _is_in_frequent_pair(name: NameCandidate) -> bool:
     """Whether it is, or is cut out of, characters that often stand side by side: 矫正, (亲)戚家, 许多(水)."""
     text, start, end = name.text, name.start, name.end
-    if (name.size == 2 and is_pair(text, start, often=True)) or _is_taken_or_ill(text, start, end):
+    if (name.size == 2 and is_pair(text, start, often=True)) or is_taken_or_ill(text, start, end):
         return True
     if name.before(2) in _PATIENT and name.has_surname and not is_pair(text, start):
         return False

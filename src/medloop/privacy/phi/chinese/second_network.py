@@ -1,7 +1,7 @@
 """A second opinion on Chinese names: a network that reads each character together with what the lists say of it.
 
 The first network (network.py) knows characters alone, so that a brand or a hospital is a name to it and a word that is a name is
-none. This one sees sixteen characters to each side, and of each whether it is a surname, stands in given names, or belongs to
+none. This one sees 32 characters to each side, and of each whether it is a surname, stands in given names, or belongs to
 a word or a term. The weights (assets/phi/hanzi_second.npz) are learned by tools/train_phi_second.py.
 """
 
@@ -17,7 +17,7 @@ from medloop.privacy.phi.chinese.network import JoinedTexts, add_layers, id_tabl
 from medloop.privacy.phi.chinese.words import GIVEN, blocked_words, ordinary_words, pair_groups, surnames
 
 Array = NDArray[Any]
-LAYERS = ((5, 1), (3, 2), (3, 4), (3, 8))  # width and dilation of each convolution
+LAYERS = ((5, 1), (3, 2), (3, 4), (3, 8), (3, 16))  # width and dilation of each convolution
 REACH = sum(dilation * (width // 2) for width, dilation in LAYERS)
 FLAGS = 12  # bits of `flags_of`
 _PIECE, _BLOCK = 4096, 64  # characters computed together, and rows multiplied together
@@ -134,11 +134,15 @@ class SecondNetwork:
 
     def look_ahead(self, texts: Sequence[str]) -> None:
         """Read these short texts together; until the next ones, `chances` knows them."""
+        self._ahead = dict(zip(texts, self.chances_of(texts), strict=True))
+
+    def chances_of(self, texts: Sequence[str]) -> list[tuple[Array, Array]]:
+        """`chances` of several short texts in one go."""
         joined = JoinedTexts(texts, self.table, LAYERS[-1][1])
         flags = flags_of(joined.text)[joined.offsets]
         flags[joined.blank] = 0
         shares = _shares(self._logits(joined.ids, flags, joined.blank))
-        self._ahead = {text: _by_character(text, offsets, shares[place]) for text, place, offsets in joined.places()}
+        return [_by_character(text, offsets, shares[place]) for text, place, offsets in joined.places()]
 
     def chances(self, text: str) -> tuple[Array, Array]:
         """For each character of a folded text how likely it is part of a name, and how likely it begins one."""

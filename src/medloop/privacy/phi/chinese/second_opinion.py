@@ -1,13 +1,15 @@
 """Chinese names by both networks: the second drops words that the first takes for names, and adds or doubts what it missed.
 
-Alone the second network is trusted only in a short text and where something says that a person is named: a relative or a verb
-before it, or the beginning of a sentence with what a patient has or does behind it.
+Alone the second network is trusted where something says that a person is named (a relative or a verb before it, or the beginning
+of a sentence with what a patient has or does behind it), and elsewhere only when it is sure and no list knows the word. Of a long
+text it reads what is beside the candidates of the first network.
 """
 
 # ruff: noqa: E501  patterns in long lines are easier to read than in pieces
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from medloop.privacy.phi.allowed import is_term
@@ -22,19 +24,23 @@ WORD = 0.03  # below this chance a candidate of the first network is a word, unl
 SURE = 0.85  # from here what the first network missed is a name, where something names a person
 SURE_TOGETHER = 0.7  # the same where the first network finds it likely
 DOUBTFUL = 0.3  # from here it is a reason to doubt
-DOUBTFUL_ALONE = 0.95  # the same where nothing names a person, but the first network finds it likely
+DOUBTFUL_ALONE = 0.9  # the same where nothing names a person
+DOUBTFUL_TOGETHER = 0.8  # the same where the first network finds it likely, too
 BOTH, BOTH_FIRST = 0.5, 0.4  # from these chances of the second and the first network it is a name, wherever it stands
+ALONE = 0.85  # from this chance of the second network alone
+ALONE_IN_LONG = 0.9  # the same in a long text, of the extent that the first one sees
 BOTH_OF_WORD = 0.7  # the same of both networks for an ordinary word: (石头)从滑梯上摔了
 MAY_BOTH, MAY_BOTH_FIRST = 0.4, 0.1  # from these it is a reason to doubt; the first one alone for characters of no word
-DOUBTFUL_FIRST = 0.35  # from this chance of the first network alone, where something names a person
+DOUBTFUL_FIRST = 0.5  # from this chance of the first network alone, where something names a person
 SURE_OF_CALLED = 0.5  # the same where the text says that somebody is called so
 LIKELY = 0.5
 LEFT = 0.5  # how close what is doubted comes to being a name
 NOTE = 60  # characters; of a longer text the second network reads only what is around a candidate: all of it would add a third to its time
 BESIDE = 28  # characters to each side of such a candidate
+LIKELY_IN_LONG = 0.25  # from this chance of the first network
 WORD_IN_LONG = 0.2  # below this chance such a candidate is a word, if nothing says that it is a person
 _MOST = 20  # candidates; a text with more is full of names
-_POSSIBLE, _INSIDE = 0.2, 0.3  # from here a character may begin a candidate, and goes on with it
+_POSSIBLE, _INSIDE = 0.2, 0.1  # from here a character may begin a candidate, and goes on with it
 _LONGEST = 8  # characters of a name
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
 _IN_NAME = lazy_pattern(r"[\u3400-\u9fff·•]")
@@ -49,17 +55,28 @@ _CALLED = lazy_pattern("[大小乳]名[叫是]?$|名叫$|名字[叫是]$")
 _NOBODY = lazy_pattern(
     "[家的们才刚]|先[拨打去做吃喝看量查停用给把让到测联]|[一二两三四五六七八九十几]{1,3}[岁个米斤月天年一二三四五六七八九十]"
 )
+_ILLNESS_BEHIND = lazy_pattern("病(?![了倒重人])|癫痫|氏|综合[征症]|[试实]验|反射|瘤|痣|疹")  # (杰克逊)癫痫, (富贵)病
 Candidate = tuple[int, int, float]  # start, end and the highest chance
 
 
 class SecondOpinion:
     """What the second network makes of a folded text."""
 
-    def __init__(self, text: str, model: second_network.SecondNetwork | None = None) -> None:
-        self.text = text
+    def __init__(
+        self, text: str, model: second_network.SecondNetwork | None = None, around: Sequence[Candidate] | None = None
+    ) -> None:
+        """`around`: it reads only what is beside these candidates; elsewhere it sees no name."""
+        self.text, self.is_long = text, len(text) > NOTE
         self.inside: NDArray[Any]
         self.begins: NDArray[Any]
-        self.inside, self.begins = (model or second_network.load()).chances(text)
+        model = model or second_network.load()
+        if around is None:
+            self.inside, self.begins = model.chances(text)
+            return
+        self.inside, self.begins = np.zeros(len(text), np.float32), np.zeros(len(text), np.float32)
+        windows = _windows(around, len(text))
+        for (start, end), (inside, begins) in zip(windows, model.chances_of([text[a:b] for a, b in windows]), strict=True):
+            self.inside[start:end], self.begins[start:end] = inside, begins
 
     def without_words(self, spans: Sequence[Candidate]) -> list[Candidate]:
         """The candidates of the first network that may be names."""
@@ -96,6 +113,8 @@ class SecondOpinion:
             while index < len(known) and known[index][1] <= start:
                 index += 1
             if index < len(known) and known[index][0] < end:
+                if chance >= ALONE and start <= known[index][0] and known[index][1] < end:
+                    added.append((start, end))  # the first network saw a part of it: (查良)镛
                 continue
             while near < len(first) and first[near][1] <= start:
                 near += 1
@@ -112,9 +131,13 @@ class SecondOpinion:
                     nearest = LEFT
             is_sure = min(chance, seen) >= BOTH_OF_WORD and not self._begins_blocked(start)
             agree = seen >= BOTH_FIRST and first[near][:2] == (start, end)  # else a part of the name would be left
-            if chance >= BOTH and agree and self._is_no_word(start, end, is_sure):
+            if self.is_long:
+                is_likely = agree and chance >= ALONE_IN_LONG
+            else:
+                is_likely = chance >= ALONE or (agree and chance >= BOTH)
+            if is_likely and self._is_no_word(start, end, is_sure):
                 added.append((start, end))
-            elif self._may_both(start, end, chance, seen):
+            elif (chance >= ALONE_IN_LONG or not self.is_long) and self._may_both(start, end, chance, seen):
                 nearest = LEFT
         taken = [*known, *added]
         if nearest < LEFT and any(self._may_name(span) and not _overlaps(span, taken) for span in first):
@@ -133,7 +156,9 @@ class SecondOpinion:
     def _is_no_word(self, start: int, end: int, is_sure: bool) -> bool:
         """Whether no list and no count of medical texts knows it as a word, or as part of one: not (灵芝), (宫外)孕, (陆续)做了."""
         text = self.text
-        if text[end - 1] == "某" or self._is_term_or_product(start, end):
+        if text[end - 1] == "某" or self._is_term_or_product(start, end) or names.is_taken_or_ill(text, start, end):
+            return False
+        if _ILLNESS_BEHIND.match(text, end):
             return False
         if not is_sure and (
             self._is_listed_word(start, end) or names.situation_of(names.NameCandidate(text, start, end)).is_word
@@ -144,7 +169,8 @@ class SecondOpinion:
         return end == len(text) or text[end] in FUNCTION or not is_pair(text, end - 1)
 
     def _may_both(self, start: int, end: int, chance: float, seen: float) -> bool:
-        if chance >= DOUBTFUL_ALONE and seen >= LIKELY and not self._is_term_or_product(start, end):
+        is_likely = chance >= DOUBTFUL_ALONE or (chance >= DOUBTFUL_TOGETHER and seen >= LIKELY)
+        if is_likely and not self._is_term_or_product(start, end) and not self._begins_blocked(start):
             return True
         is_possible = seen >= MAY_BOTH_FIRST or not is_seen(self.text, start)
         if (
@@ -196,18 +222,32 @@ def _overlaps(span: Candidate, others: Sequence[tuple[int, int]]) -> bool:
     return any(start < span[1] and span[0] < end for start, end in others)
 
 
-def without_words(text: str, chosen: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The names of a long text without the words among them: a candidate is read again with what is around it."""
-    alone = [span for span in chosen if not names.has_evidence(names.NameCandidate(text, *span))]
-    words = {span for span in alone if chance_around(text, *span) < WORD_IN_LONG} if len(alone) <= _MOST else set()
-    return [span for span in chosen if span not in words]
-
-
 def chance_around(text: str, start: int, end: int) -> float:
     """How likely characters of a long text are part of a name, by what is around them."""
     first = max(0, start - BESIDE)
     around = SecondOpinion(text[first : end + BESIDE])
     return float(around.inside[start - first : end - first].max())
+
+
+def _windows(spans: Sequence[Candidate], size: int) -> list[tuple[int, int]]:
+    """What is beside these candidates, in order and without overlap."""
+    windows = list[tuple[int, int]]()
+    for start, end, _ in spans:
+        start, end = max(0, start - BESIDE), min(size, end + BESIDE)
+        if windows and start <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], end)
+        else:
+            windows.append((start, end))
+    return windows
+
+
+def _without_words(text: str, chosen: Sequence[tuple[int, int]], opinion: SecondOpinion) -> list[tuple[int, int]]:
+    """The names of a long text without the words among them."""
+    return [
+        (start, end)
+        for start, end in chosen
+        if opinion.inside[start:end].max() >= WORD_IN_LONG or names.has_evidence(names.NameCandidate(text, start, end))
+    ]
 
 
 def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], float, SecondOpinion | None]:
@@ -220,7 +260,13 @@ def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], 
     first, in_record = names.candidates(text, network.load()), about_person or bool(RECORD.search(text))
     if len(text) > NOTE:
         chosen, nearest = names.choose(text, first, in_record)
-        return without_words(text, chosen), nearest, None
+        likely = [span for span in first if span[2] >= LIKELY_IN_LONG or span[:2] in chosen]
+        if not likely or len(likely) > _MOST:
+            return chosen, nearest, None
+        opinion = SecondOpinion(text, around=likely)
+        chosen = _without_words(text, chosen, opinion)
+        added, doubt = opinion.missed(chosen, first)
+        return chosen + added, max(nearest, doubt), None
     opinion = SecondOpinion(text)
     chosen, nearest = names.choose(text, opinion.without_words(first), in_record)
     added, doubt = opinion.missed(chosen, first)
