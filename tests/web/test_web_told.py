@@ -138,6 +138,18 @@ def test_deployments_tells_alarms_and_failures_in_chinese_and_leaves_what_people
     assert "Error rate: 40% of 50 answers failed." in english and "It calms an emergency." in english
 
 
+def test_deployments_says_which_arm_a_version_went_live_as(browse, store) -> None:
+    """A rollback changes both arms where the version was both, which looked like the same step twice."""
+    about = {"served_name": "med-v1-1f2e", "artifact": "sha256:" + "0" * 64, "version": 1}
+    for arm in ("champion", "challenger"):
+        add_route(store, Route(model="med", changed_by="medloop", **about), arm=arm)
+        event = DeployEvent(event_id=deploy_events.new_event_id(), kind="switch", changed_by="medloop", **about)
+        deploy_events.add_event(store, event)
+    page = browse("engineer").get("/web/deployments").text
+    assert page.count(">went live as the challenger<") == 1 and page.count(">went live<") == 1
+    assert "作为挑战者上线" in browse("engineer").get("/web/deployments", headers=ZH).text
+
+
 def test_a_run_says_in_chinese_why_it_waits(browse, settings) -> None:
     cost = Cost("cpu", 200, 10**9, 10**8, 4 * 10**8, 1e-5).sentence()
     row = JobRow(job_id="train", stage="SFT", state="queued", submitted=utc_now(), changed=utc_now(), reason=cost)

@@ -1,7 +1,7 @@
 """Deployments: what answers now, what each model server has, the history with its alarms; roll back, deploy, clear a block."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from medloop.api.deps import check_rate, store_of
 from medloop.api.policy import Caller, NotFoundError
 from medloop.api.routes.deploy import DEPLOYERS, STOPPERS, Deployer, DeployReader, Stopper
-from medloop.contracts.assistant import Route
+from medloop.contracts.assistant import Champion, Route
 from medloop.contracts.deploy import DeployEvent, DeployKind
 from medloop.contracts.gate_reasons import said
 from medloop.errors import BusyError, ConfigError, InputError, ResultError
@@ -111,9 +111,10 @@ def _show(
     earlier = dict.fromkeys(route.version for route in routes(store, limit=200) if route.version is not None)
     live, blocks = status.live, events(store, limit=1000, kinds=("block",))
     challenger = status.challenger
+    known = [(arm, route) for arm in get_args(Champion) for route in routes(store, limit=200, arm=arm)]
     context: dict[str, Any] = {
         "challenger": None if challenger and live and challenger.served_name == live.served_name else challenger,
-        "instead": lambda row: _instead(row, blocks, t),
+        "instead": lambda row: _instead(row, blocks, t), "kind": lambda row: _kind(row, known),
         "status": status, "rows": events(store, limit=MOST_EVENTS, kinds=SHOWN), "who": People(store, t),
         "stoppable": sorted({route.version for route in status.sites.values() if live is None or route.version != live.version}),
         "earlier": [version for version in earlier if live is None or version != live.version],
@@ -129,6 +130,13 @@ def _reason(row: DeployEvent | Route, t: Translator) -> GateWords:
     kind = row.kind if isinstance(row, DeployEvent) else ""
     is_ours = kind in WRITTEN or row.changed_by == "medloop" or row.reason in USUAL
     return told(row.reason, t) if is_ours else GateWords(row.reason, "")
+
+
+def _kind(row: DeployEvent, known: Sequence[tuple[Champion, Route]]) -> str:
+    """The kind of an event, for its word: the last route before a switch says whether it was that of the challenger."""
+    before = [(route.timestamp, arm) for arm, route in known if route.served_name == row.served_name]
+    _, arm = max((entry for entry in before if entry[0] <= row.timestamp), default=(None, "champion"))
+    return "switch_challenger" if row.kind == "switch" and arm == "challenger" else row.kind
 
 
 def _instead(row: DeployEvent | Route, blocks: Sequence[DeployEvent], t: Translator) -> str:
