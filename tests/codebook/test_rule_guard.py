@@ -1,5 +1,7 @@
 """Rules that are enforced: what a correction forbids is taken out of answers, sentence by sentence, streamed or not."""
 
+from dataclasses import replace
+
 import pytest
 from tests.codebook.conftest import URGENT, correction
 from tests.codebook.test_codebook import rule
@@ -28,6 +30,15 @@ DOSE_GOOD = "The dose of a child depends on the weight; ask a doctor or pharmaci
 def corrected(question: str, original: str, golden: str) -> CorrectedAnswer:
     about = is_about_medicine(question)
     return CorrectedAnswer(question, original, golden, "", acts(original, about), acts(golden, about))
+
+
+def test_what_was_wrong_with_an_answer_is_no_rule_but_what_the_detectors_read_is():
+    asked = "How much ibuprofen can my 3-year-old have?"
+    why = "The dose is dangerous for a child."
+    seen = replace(corrected(asked, "Give 400 mg every 4 hours.", "Ask your pharmacist; the dose goes by weight."), reason=why)
+    assert why not in reflect(seen).text and "Do not give a dose" in reflect(seen).text
+    unseen = replace(corrected("Is green tea good?", "Yes.", "Yes, yes."), reason="Too short.")
+    assert reflect(unseen).text == "Do not make this mistake: Too short."
 
 
 def found(**values) -> RulesFound:

@@ -80,6 +80,7 @@ UNCLEAR = (  # no rule, but what stands in a draft until somebody has written on
     "专家补充了什么还不明确，批准前请改写这条规则。",
     "What the expert added is not clear; rewrite this rule before you approve it.",
 )
+MISTAKE = ("不要再犯这个错误：", "Do not make this mistake: ")  # before what the expert says was wrong, which is no instruction
 REWORDED = 0.2  # cosine of n-grams from which a sentence says an earlier one in other words
 INJECTED = ("ignore", "忽略", "system prompt", "系统提示")  # a rule is about answers, not about other rules
 
@@ -127,12 +128,10 @@ def reflect(correction: CorrectedAnswer, others: Sequence[str] = ()) -> EntryTex
     """`others` are experts' answers to other questions of this kind: a sentence that they share is not there by chance."""
     added, removed = correction.added(), correction.removed()
     sentence = _first_sentence(correction, added, removed, others)
-    reason = " ".join(correction.reason.split())
-    text = reason if reason and len(reason) <= MOST_RULE else _text(correction, added, removed, sentence)
     return EntryText(
-        text=text, triggers=tuple(_triggers(correction, added, removed)), first_sentence=sentence,
-        question=" ".join(correction.question.split()), expects=expected_acts(correction), forbids=correction.forbids(),
-        answers=(_answer(correction),),
+        text=_text(correction, added, removed, sentence), triggers=tuple(_triggers(correction, added, removed)),
+        first_sentence=sentence, question=" ".join(correction.question.split()), expects=expected_acts(correction),
+        forbids=correction.forbids(), answers=(_answer(correction),),
     )  # fmt: skip
 
 
@@ -200,6 +199,9 @@ def _text(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[s
     parts = [WORDS[kind][0 if chinese else 1] for kind in kinds]
     if not parts and sentence:
         parts = [SAY_FIRST[0 if chinese else 1] + sentence]
+    mistake = MISTAKE[0 if chinese else 1] + " ".join(correction.reason.split())
+    if not parts and correction.reason.strip() and len(mistake) <= MOST_RULE:
+        return mistake
     parts = parts or [UNCLEAR[0 if chinese else 1]]
     topic = _topic(correction)
     if not topic:
