@@ -7,8 +7,9 @@ The detectors read both answers (`acts`, handed in by the loop); what the expert
 lexicon finds in the question its triggers, and the sentence of the expert with the added act the first sentence that is proposed.
 Only a sentence that the expert added can stand first: with an act, with a time to come back, in other corrections too, or the
 only one; where none of these is there, none is proposed.
-Where the expert gave a reason, the rule is that reason. With a teacher, the words of rule and triggers are the teacher's
-(`with_words`), and it may name acts to forbid; what a good answer must have stays what the detectors read. Triggers also reach
+What the expert found wrong is the rule only where the detectors read nothing, as a mistake to avoid. With a teacher, the words
+of rule and triggers are the teacher's (`with_words`), and it may name acts to forbid; what a good answer must have stays what
+the detectors read. Triggers also reach
 everyday words (`≈topic`, lay_words.py). Nothing here is live before a person approves it.
 """
 
