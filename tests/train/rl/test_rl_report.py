@@ -1,8 +1,11 @@
 """The RL report and its curves: one unit per panel, single points as values, texts as data."""
 
+from pathlib import Path
+
 from medloop.contracts import Reward, Sample, Score, TrainingCard
 from medloop.train.rl.curves import PANELS, panels_of
 from medloop.train.rl.report import RunReport, _figure
+from medloop.train.rl.samples import read_checks
 
 TABLE = [{"step": n, "reward": 0.1 * n, "held_out": 0.2 if n == 1 else None, "kl": 0.01 * n, "part_<b>": 0.5} for n in (1, 2, 3)]
 
@@ -49,3 +52,7 @@ def test_a_reward_that_never_applied_has_no_line() -> None:
     card = TrainingCard.model_construct(name="r", method="irs", base="embedded:tiny", metrics={})
     page = RunReport(card, TABLE, [], {}, history=history).page()
     assert "mean rel" in page and "mean faith" not in page
+
+
+def test_a_run_whose_answers_were_all_withheld_has_no_checks(tmp_path: Path) -> None:
+    assert read_checks(tmp_path) == {}

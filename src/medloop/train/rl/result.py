@@ -46,7 +46,7 @@ def publish_result(state: TrainState) -> TrainingCard:
     if history := state.saved.get("dw"):
         files[WEIGHTS] = json.dumps(history, indent=1).encode() + b"\n"
         files["weights.png"] = plan.plot_weights(history)
-    checks = samples.read_checks(plan.run.folder) if (plan.run.folder / samples.HELD_OUT).is_file() else {}
+    checks = samples.read_checks(plan.run.folder)
     checks = {step: answers for step, answers in checks.items() if step <= published_step(state)}
     report = RunReport(card, table, None if last_alarms(state) is None else card.alarms, checks, _notes(state), history)
     files["report.html"] = report.page().encode()

@@ -78,9 +78,9 @@ def append_check(folder: Path, step: int, experience: Experience, reference: Seq
 
 
 def read_checks(folder: Path) -> dict[int, Answers]:
-    """The answers of each held-out check, by step."""
+    """The answers of each held-out check, by step; none where all were withheld as doubtful, so that there is no file."""
     checks: dict[int, list[CheckedAnswer]] = {}
-    for row in jsonl.read(folder / HELD_OUT):
+    for row in jsonl.read(folder / HELD_OUT) if (folder / HELD_OUT).is_file() else ():
         sample = Sample(id=row["prompt_id"], question=row["question"], answer=row["answer"], context=row.get("context"))
         reward = Reward.model_validate(row["scored"])
         answer = CheckedAnswer(sample, reward, row.get("truncated"), row.get("likelihood"), row.get("kl"))

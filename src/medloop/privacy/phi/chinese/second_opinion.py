@@ -53,7 +53,7 @@ _KIN_BEHIND = lazy_pattern(
 )
 _CALLED = lazy_pattern("[大小乳]名[叫是]?$|名叫$|名字[叫是]$")
 _NOBODY = lazy_pattern(
-    "[家的们才刚]|先(?![锋明勇国军平贵])|安慰|请[安转提告]|[一二两三四五六七八九十几]{1,3}[岁个米斤月天年一二三四五六七八九十]"
+    "[家的们才刚不没了着过些很吗呢吧把被得]|点(?!点)|先(?![锋明勇国军平贵])|安慰|请[安转提告]|[一二两三四五六七八九十几]{1,3}[岁个米斤月天年一二三四五六七八九十]"
 )
 _ILLNESS_BEHIND = lazy_pattern("病(?![了倒重人])|癫痫|氏|综合[征症]|[试实]验|反射|瘤|痣|疹")  # (杰克逊)癫痫, (富贵)病
 Candidate = tuple[int, int, float]  # start, end and the highest chance

@@ -194,8 +194,8 @@ _SUBJECT = lazy_pattern(r"(?:^|[.!?:\n\"“] ?)([A-Z][a-z]{2,15}) (?:reports|den
 # What hardly anything but a person does, behind a word that opens a clause: (hope) denies, "Last night, (Scooter) drove".
 _DOES = (
     r"(?:reports|denies|states|complain(?:s|ed)|endorses|says|said|explain(?:s|ed)|notes (?:that|a|no|some)|"
-    r"present(?:s|ed) (?:for|with|to)|thinks|thought|wants|wanted|refuse[sd]|decline[sd]|describe[sd]|admits|smokes|drinks|"
-    r"lives|works|drove|went|hates|loves|likes|walks|walked|attacked|laughed|cried|bit|died|suffers|"
+    r"present(?:s|ed) (?:for|with|to)|thinks|thought|wants|wanted|refuse[sd]|decline[sd]|describe[sd]|admits|smokes|"
+    r"lives|works|drove|went|hates|loves|likes|walked|attacked|laughed|cried|died|suffers|"
     r"(?:has|had) (?:noticed|tried|experienced|been (?:taking|having|feeling))|"
     r"was (?:diagnosed|experiencing|born|admitted|upset|(?:re)?evaluated)|"
     r"is (?:allergic|walking|taking|drinking|only \w+\.)|is \w+ years? old|will follow up|"
