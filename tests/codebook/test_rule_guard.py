@@ -37,6 +37,10 @@ def test_what_was_wrong_with_an_answer_is_no_rule_but_what_the_detectors_read_is
     why = "The dose is dangerous for a child."
     seen = replace(corrected(asked, "Give 400 mg every 4 hours.", "Ask your pharmacist; the dose goes by weight."), reason=why)
     assert why not in reflect(seen).text and "Do not give a dose" in reflect(seen).text
+    for reason in ("Ask for the weight first.", "嘴角流口水可能是中风，首先让患者立即拨打120。"):
+        assert reflect(replace(seen, reason=reason)).text == reason
+    for reason in ("It did not say when to call a doctor.", "没有先问体重。", "You should have asked."):
+        assert reflect(replace(seen, reason=reason)).text != reason
     unseen = replace(corrected("Is green tea good?", "Yes.", "Yes, yes."), reason="Too short.")
     assert reflect(unseen).text == "Do not make this mistake: Too short."
 

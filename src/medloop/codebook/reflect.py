@@ -7,9 +7,9 @@ The detectors read both answers (`acts`, handed in by the loop); what the expert
 lexicon finds in the question its triggers, and the sentence of the expert with the added act the first sentence that is proposed.
 Only a sentence that the expert added can stand first: with an act, with a time to come back, in other corrections too, or the
 only one; where none of these is there, none is proposed.
-What the expert found wrong is the rule only where the detectors read nothing, as a mistake to avoid. With a teacher, the words
-of rule and triggers are the teacher's (`with_words`), and it may name acts to forbid; what a good answer must have stays what
-the detectors read. Triggers also reach
+A reason that instructs is the rule; what the expert found wrong only where the detectors read nothing, as a mistake to avoid.
+With a teacher, the words of rule and triggers are the teacher's (`with_words`), and it may name acts to forbid; what a good
+answer must have stays what the detectors read. Triggers also reach
 everyday words (`≈topic`, lay_words.py). Nothing here is live before a person approves it.
 """
 
@@ -82,6 +82,12 @@ UNCLEAR = (  # no rule, but what stands in a draft until somebody has written on
     "What the expert added is not clear; rewrite this rule before you approve it.",
 )
 MISTAKE = ("不要再犯这个错误：", "Do not make this mistake: ")  # before what the expert says was wrong, which is no instruction
+# What makes the expert's reason an instruction ("Ask for the weight first."), and not what was wrong ("Too high a dose.").
+_INSTRUCTS = re.compile(
+    r"(?<!没有)(?<!未)首先|必须|务必|应当|应该?先|(?:^|[，。；：])(?:请|先|不要|不能|应)"
+    r"|^(?:always|never|first|do not|don['’]t|ask|say|tell|send|advise|warn|call)\b|\b(?:must|should)\b(?! (?:not )?have)",
+    re.IGNORECASE,
+)
 REWORDED = 0.2  # cosine of n-grams from which a sentence says an earlier one in other words
 INJECTED = ("ignore", "忽略", "system prompt", "系统提示")  # a rule is about answers, not about other rules
 
@@ -200,8 +206,11 @@ def _text(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[s
     parts = [WORDS[kind][0 if chinese else 1] for kind in kinds]
     if not parts and sentence:
         parts = [SAY_FIRST[0 if chinese else 1] + sentence]
-    mistake = MISTAKE[0 if chinese else 1] + " ".join(correction.reason.split())
-    if not parts and correction.reason.strip() and len(mistake) <= MOST_RULE:
+    reason = " ".join(correction.reason.split())
+    if len(reason) <= MOST_RULE and _INSTRUCTS.search(reason):
+        return reason
+    mistake = MISTAKE[0 if chinese else 1] + reason
+    if not parts and reason and len(mistake) <= MOST_RULE:
         return mistake
     parts = parts or [UNCLEAR[0 if chinese else 1]]
     topic = _topic(correction)
