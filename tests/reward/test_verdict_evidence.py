@@ -1,18 +1,11 @@
 """A verdict needs a patient and evidence of its own: exam items, studies, titles and sentences alike shape the reward at most."""
 
 import pytest
+from tests.reward.test_asked_form import scored
 
-from medloop.contracts import Score
 from medloop.contracts.score import asserts_fault
 from medloop.reward.detect.asked_form import is_exam_key
 from medloop.reward.detect.certainty import is_in_care, speaks_of_patient
-from medloop.reward.rules import RULES
-
-
-def scored(part: str, question: str, answer: str) -> Score:
-    score = RULES[part].score(question, answer)
-    assert isinstance(score, Score)
-    return score
 
 
 @pytest.mark.parametrize(
