@@ -74,6 +74,11 @@ CASES = {
         "Does coffee thin the blood?", "Coffee thins the blood like warfarin does.", "Coffee changes nothing about how blood clots.",
         {"says:Coffee thins the blood like warfarin does.": (-5, False), "same_language": (2, False)},
     ),
+    "added statement": (
+        "I am 18 weeks pregnant. May I keep riding my bike?", "Yes, while you feel well. Ask your midwife if in doubt.",
+        "Yes, while you feel well. Ask your midwife if in doubt. Lower the saddle as your belly grows.",
+        {"says:Lower the saddle as your belly grows.": (5, False)},
+    ),
 }  # fmt: skip
 
 

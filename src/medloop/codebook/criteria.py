@@ -61,7 +61,7 @@ def drafted(correction: CorrectedAnswer, scope: str) -> list[DraftCriterion]:
     drafts = [*_acts(correction, scope), *_terms(correction)]
     changes_language = correction.changes_language()
     if not drafts and not changes_language:
-        drafts = list(_statements(correction)) or list(_reason(correction))
+        drafts = list(_taken_out(correction)) or list(_put_in(correction)) or list(_reason(correction))
     if changes_language or (drafts and not any(draft.points > 0 for draft in drafts)):
         points = 6.0 if changes_language else 2.0
         drafts.append(DraftCriterion(LANGUAGE[0 if correction.is_chinese else 1], points, SAME_LANGUAGE))
@@ -108,14 +108,22 @@ def _names(concept: str) -> list[str]:
     return [word for word in (entry.zh_name, entry.en_name) if word]
 
 
-def _statements(correction: CorrectedAnswer) -> Iterator[DraftCriterion]:
+def _taken_out(correction: CorrectedAnswer) -> Iterator[DraftCriterion]:
     """Sentences of the answer that the expert took out: they must not come back."""
-    theirs = _sentences(correction.golden)
-    gone = [one for one in _sentences(correction.original) if "[" not in one and not _is_said(one, theirs)]
+    yield from _statements(correction, of=correction.original, but_not_of=correction.golden, points=-5)
+
+
+def _put_in(correction: CorrectedAnswer) -> Iterator[DraftCriterion]:
+    """Sentences that the expert added to an answer that otherwise stayed."""
+    yield from _statements(correction, of=correction.golden, but_not_of=correction.original, points=5)
+
+
+def _statements(correction: CorrectedAnswer, *, of: str, but_not_of: str, points: float) -> Iterator[DraftCriterion]:
+    others = _sentences(but_not_of)
     words = "说：“{}”" if correction.is_chinese else "Says: “{}”"
-    for sentence in gone[:MOST_SENTENCES]:
+    for sentence in [one for one in _sentences(of) if "[" not in one and not _is_said(one, others)][:MOST_SENTENCES]:
         if 4 <= len(sentence) <= min(MOST_CHECK - len(SAYS), MOST_CRITERION - len(words)):
-            yield DraftCriterion(words.format(sentence), -5, SAYS + sentence, standard=False)
+            yield DraftCriterion(words.format(sentence), points, SAYS + sentence, standard=False)
 
 
 def _reason(correction: CorrectedAnswer) -> Iterator[DraftCriterion]:
