@@ -24,7 +24,10 @@ from medloop.loop.rubrics import (
 )
 from medloop.loop.rule_encoder import rule_encoder
 from medloop.loop.teacher_writer import TeacherWriter
+from medloop.loop.train import objective_of
+from medloop.loop.trust import ADD_THEM, NOTHING, UNREAD_CRITERIA, check
 from medloop.privacy.erasure.contracts import ErasureRequest
+from medloop.reward.criteria import NOTHING_ACCEPTED
 from medloop.store.lineage_graph import lineage_graph
 from medloop.store.records import criteria
 from medloop.store.tables import rubric_criteria
@@ -32,6 +35,7 @@ from medloop.teacher.config import TeacherConfig
 from medloop.teacher.judge import TeacherFiles
 from medloop.testing.fakes import FakeGenerate
 from medloop.testing.teacher_server import TeacherServer
+from medloop.train.configs.rl_config import GRPOConfig
 
 
 class Says:
@@ -162,6 +166,19 @@ def test_as_a_part_of_the_reward_it_scores_corrected_questions_alone(store, sett
     assert ask("我爸刚才嘴角突然歪了，说话也不清楚，该怎么办", URGENT).applies
     assert not ask("手指擦破了皮怎么办？", CALM).applies
     assert not hasattr(part.score([Sample(id="s", question=STROKE, answer=None)])[0], "value")
+
+
+def test_rl_says_when_its_reward_does_not_read_the_accepted_criteria(store, settings, people):
+    plain = GRPOConfig(name="r", model="embedded:tiny", seed=1)
+    asked = plain.model_copy(update={"given": {"criteria": ""}})
+    before = objective_of(plain, settings)
+    assert objective_of(asked, settings).notes == (NOTHING_ACCEPTED,) and check(settings, before) == (NOTHING,)
+    for row in draft_from(store, correction(store, recorded_by=people["dr.li"]), actor="test"):
+        criteria.accept(store, row.criterion_id, by=people["dr.li"])
+    assert check(settings, before) == (NOTHING, f"{UNREAD_CRITERIA} {ADD_THEM}")
+    assert objective_of(plain, settings) == before  # else a run that was begun before could not be resumed
+    after = objective_of(asked, settings)
+    assert after.parts["criteria"].weight == 0.2 and after.notes == () and check(settings, after) == (NOTHING,)
 
 
 def test_without_consent_or_after_a_new_version_nothing_is_used(store, settings, people, accepted):

@@ -35,6 +35,7 @@ from medloop.teacher.verdict import RUBRIC_PARTS
 Progress = Callable[[int, int], None]  # done, total
 OnScored = Callable[[Sequence[Sample], Sequence[Reward]], None]
 CONFLICTS = "teacher_conflicts.jsonl"
+CRITERIA_WEIGHT = 0.2  # in the default mix, where the part is given
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ def reward_scorer(
 ) -> RewardMix | DynamicScorer:
     """The scorer for a trainer: the mix of a YAML file (or the default one) with its given parts, or the DW-GRPO scorer.
 
-    `dw` or `dw_config` select the DW-GRPO scorer. Both rewards have the safety rules by default.
+    `dw` or `dw_config` select the DW-GRPO scorer. Both rewards have the safety rules by default; the default mix gains the part
+    `criteria` where it is given.
     """
     if dw is not None or dw_config is not None:
         if reward is not None or given:
@@ -104,6 +106,8 @@ def reward_scorer(
         weights = {"weights": dict(dw_config)} if dw_config is not None else {}
         return load_dynamic(load_config(DynamicConfig, file=Path(dw) if dw else None, pairs=(), flags=weights), settings)
     config = load_config(MixConfig, file=Path(reward) if reward else None, pairs=(), flags={})
+    if reward is None and CRITERIA in (given or {}):
+        config = config.model_copy(update={"parts": {**config.parts, CRITERIA: MixPart(weight=CRITERIA_WEIGHT, given=True)}})
     return build_mix(config, given_parts(settings, given or {}, progress=progress, load_models=load_models))
 
 

@@ -12,15 +12,23 @@ from medloop.contracts.validity import HARM, MIX, JudgeProfile, JudgeSource, Jud
 from medloop.data.text.risk import strata_of
 from medloop.errors import ConfigError, InputError
 from medloop.reward import trust_page
+from medloop.reward.criteria import NAME as CRITERIA
 from medloop.reward.detect.urgency import urgency
 from medloop.reward.trust import Judge, TrustConfig, harm_version, measure
 from medloop.settings import Settings
+from medloop.store.db import open_store
 from medloop.store.files.atomic import atomic_write, make_folder
 from medloop.store.files.lock import locked_file
+from medloop.store.records import criteria
 
 CARD, PREVIOUS = "validity.json", "previous.json"
 NOTHING = "Nobody has compared this reward with people's judgement yet: medloop reward validate CASES"
 ONLY_BUNDLED = "Only the bundled cases have measured this reward; they are not clinical evidence: medloop reward validate CASES"
+
+UNREAD_CRITERIA = (
+    "Clinicians accepted criteria for corrected answers, and this reward does not read them: training may undo those corrections."
+)
+ADD_THEM = "Add them with --with criteria."
 
 
 def trust_folder(settings: Settings) -> Path:
@@ -123,6 +131,21 @@ def rule_verdicts(settings: Settings, rules: Mapping[str, str]) -> dict[str, tup
 
 def check(settings: Settings, objective: Objective, *, accept_untrusted: bool = False) -> tuple[str, ...]:
     """What to say about trust before a run; ConfigError for an untrusted reward that nobody accepted."""
+    return (*_measured(settings, objective, accept_untrusted), *_unread_criteria(settings, objective))
+
+
+def _unread_criteria(settings: Settings, objective: Objective) -> tuple[str, ...]:
+    """Not among the objective's own notes: they are part of a run, which a criterion accepted meanwhile must not change."""
+    if CRITERIA in objective.parts:
+        return ()
+    with open_store(settings) as store:
+        if not criteria.has_accepted(store):
+            return ()
+    has_dynamic_weights = any(part.dynamic for part in objective.parts.values())  # and takes no further parts
+    return (UNREAD_CRITERIA if has_dynamic_weights else f"{UNREAD_CRITERIA} {ADD_THEM}",)
+
+
+def _measured(settings: Settings, objective: Objective, accept_untrusted: bool) -> tuple[str, ...]:
     card = read_card(settings, objective.version)
     if card is None:
         return (NOTHING,)

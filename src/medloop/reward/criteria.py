@@ -23,6 +23,7 @@ from medloop.contracts.suite import CriterionGrade
 NAME, AUTHOR, VERSION = "criteria", "reward:criteria", "1"
 SAME_QUESTION = 0.8
 MAX_MISSING = 0.2  # share of the points
+NOTHING_ACCEPTED = "No correction has accepted criteria that may be used for training, so the part criteria scores nothing."
 Detect = Callable[[str, str, str], CriterionGrade]  # detector, question, answer
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]  # rows of length 1
 
@@ -55,6 +56,7 @@ class CriteriaPart:
             [case.correction_id, case.question, [[c.criterion, c.points, c.detector] for c in case.criteria]] for case in known
         ]
         self.version = f"{VERSION}/{sha256_id(canonical_json(rows))[7:19]}"
+        self.notes = () if self.known else (NOTHING_ACCEPTED,)
 
     def score(self, samples: Sequence[Sample]) -> list[Score | Missing]:
         return [self._score(sample) for sample in samples]
