@@ -15,6 +15,7 @@ its corpus. A cell takes n corrections of one class (the planted model's own ans
     sft        train sft --data CORRECTIONS --replay-data ORDINARY, with the command's own defaults
     dpo        train dpo --data (CORRECTED, ORIGINAL) --replay-data ORDINARY, from the SFT adapter of the same cell
     rl         train irs on the corrected questions, from the SFT adapter of the same cell, reward: the default mix
+    criteria   the same with `--with criteria`: the corrections' criteria, drafted by the detectors and accepted by their author
 
 `right` is judged by the class's own check (_repair_classes.py), which is part of no reward and no detector; the
 gateway's notice alone is no answer. `elsewhere` is the change on ordinary questions, judged by the table of the corpus
@@ -51,16 +52,17 @@ from medloop.errors import ResultError
 from medloop.evaluate.compare import holm, p_value
 from medloop.loop.assistant import build_prompt
 from medloop.loop.codebook import rules_for
+from medloop.loop.rubrics import draft_new
 from medloop.loop.rule_guard import as_shown
 from medloop.loop.workspace import init_workspace
 from medloop.models.generate import load_generator
 from medloop.settings import Settings, resolve
-from medloop.store.db import open_store
+from medloop.store.db import Store, open_store
 from medloop.store.files import jsonl
 from medloop.store.files.atomic import atomic_write
-from medloop.store.records import codebook, crud, users
+from medloop.store.records import codebook, criteria, crud, users
 
-METHODS = ("codebook", "few-shot", "sft", "dpo", "rl")
+METHODS = ("codebook", "few-shot", "sft", "dpo", "rl", "criteria")
 STEPS = (1, 2, 5, 20, 100)
 PASSWORD = "correct horse battery"
 FRESH = Path(__file__).with_name("repair_fresh_2.jsonl")  # 12 a class, worded by hand, from no template
@@ -236,10 +238,7 @@ class Bench:
             for name in ("dr.li", "dr.wu", "dr.ma"):
                 users.add_user(store, name, "clinician", password=PASSWORD, actor="benchmark")
             author = users.get_user(store, "dr.li").user_id
-            crud.add(store, [
-                Correction(prompt=one.question, original=text, golden=one.golden, consent=("training",), recorded_by=author)
-                for one, text in zip(fixes, originals, strict=True)
-            ], actor="benchmark")  # fmt: skip
+            self._add_corrections(store, fixes, originals, author)
         medloop(
             home, f"codebook examples --most {len(fixes)}" if cell.method == "few-shot" else "codebook propose", str(self.planted)
         )
@@ -290,22 +289,47 @@ class Bench:
             medloop(self.home, f"train dpo --name {base}-dpo --adapter {adapter} --data {file} --replay-data {before}"
                                f" {self.replay} {common} --replace")  # fmt: skip
             adapter = self.home / "models/lora" / f"{base}-dpo"
-        if cell.method == "rl":
+        if cell.method in ("rl", "criteria"):
+            home, more = (
+                (self.home, "")
+                if cell.method == "rl"
+                else (self._with_criteria(cell, fixes, originals, facts), "--with criteria")
+            )
             prompts, held, mix = (files / f"{base}.{part}.jsonl" for part in ("prompts", "held", "mix"))
             jsonl.write(prompts, [{"messages": [m.model_dump() for m in user(one.question)]} for one in fixes])
             jsonl.write(held, [{"messages": row["messages"][:-1]} for row in self.control()[:32]])
             jsonl.write(mix, repeated([as_row(one.question, one.golden) for one in fixes], REPLAY) + ordinary(REPLAY))
-            said = medloop(self.home, f"train irs --name {base}-irs --adapter {adapter} --prompts {prompts} --held-out {held}"
-                           f" {common} --n-iterations 2 --n-questions {min(cell.n, 32)} --set held_out_n=32"
+            said = medloop(home, f"train irs --name {base}-irs --adapter {adapter} --prompts {prompts} --held-out {held}"
+                           f" {common} {more} --n-iterations 2 --n-questions {min(cell.n, 32)} --set held_out_n=32"
                            f" --set replay_data={mix} --accept-untrusted --replace")  # fmt: skip
             facts["irs"] = said[-300:]
-            adapter = self.home / "models/rl" / f"{base}-irs"
+            adapter = home / "models/rl" / f"{base}-irs"
 
         def answer(questions: Sequence[str]) -> list[tuple[str, str]]:
             texts = self.answers([user(question) for question in questions], str(adapter))
             return [(text, text) for text in texts]
 
         return answer, facts
+
+    def _with_criteria(self, cell: Cell, fixes: Sequence[Exchange], originals: Sequence[str], facts: dict[str, Any]) -> Path:
+        """A workspace in which the author of the corrections accepted every draft of the detectors."""
+        home = self.folder / "criteria" / f"{cell.name}-{os.getpid()}-{time.time_ns()}"
+        init_workspace(home)
+        with open_store(resolve({"home": home}).settings) as store:
+            author = users.add_user(store, "dr.li", "clinician", password=None, actor="benchmark").user_id
+            self._add_corrections(store, fixes, originals, author)
+            drafts = draft_new(store, actor="benchmark")
+            for row in drafts.criteria:
+                criteria.accept(store, row.criterion_id, by=author)
+        facts["criteria"], facts["without_criteria"] = len(drafts.criteria), drafts.unusable
+        return home
+
+    @staticmethod
+    def _add_corrections(store: Store, fixes: Sequence[Exchange], originals: Sequence[str], author: str) -> None:
+        crud.add(store, [
+            Correction(prompt=one.question, original=text, golden=one.golden, consent=("training",), recorded_by=author)
+            for one, text in zip(fixes, originals, strict=True)
+        ], actor="benchmark")  # fmt: skip
 
 
 Answer = Callable[[Sequence[str]], list[tuple[str, str]]]  # what the user reads, and the model's own words
