@@ -18,11 +18,16 @@ from typing import Any, NamedTuple
 import hypothesis
 import pytest
 
+import medloop.models
+
 hypothesis.settings.register_profile("medloop", deadline=None)  # a busy machine is no failure
 hypothesis.settings.load_profile("medloop")
 
 for _name in [name for name in os.environ if name.startswith("MEDLOOP_")]:
     del os.environ[_name]  # a developer's own workspace has no part in the tests, nor in the processes they start
+
+# A command leaves bitsandbytes out of its process. Here many commands share one with the tests that need it.
+medloop.models.leave_out_bitsandbytes = lambda: None
 
 
 def use_memory_for_temporary_files() -> None:

@@ -1,5 +1,6 @@
 """What can be known without torch is told without torch: in a second, not after ten."""
 
+import importlib
 import json
 import os
 import shutil
@@ -157,5 +158,24 @@ def test_bitsandbytes_is_left_out_of_a_run_that_cannot_need_it(
     calls: list[bool] = []
     monkeypatch.setattr(runner, "leave_out_bitsandbytes", lambda: calls.append(True))
     monkeypatch.setattr(runner, "run_stage", lambda *args, **more: sys.exit(99))
+    monkeypatch.chdir(home)
+    assert CliRunner().invoke(app, words.split()).exit_code == 99 and bool(calls) == left_out
+
+
+@pytest.mark.parametrize(
+    ("module", "work", "words", "left_out"),
+    [
+        ("predict", "answer_file", "predict questions.jsonl --output out.jsonl", True),
+        ("eval", "evaluate_models", "eval --model embedded:tiny --rule chain", True),
+        ("eval", "evaluate_models", "eval --model embedded:tiny --rule my_module:rule", False),
+    ],
+)
+def test_answering_and_evaluating_leave_it_out_too(
+    home: Path, monkeypatch: pytest.MonkeyPatch, module: str, work: str, words: str, left_out: bool
+) -> None:
+    calls: list[bool] = []
+    command = importlib.import_module(f"medloop.cli.{module}")
+    monkeypatch.setattr(command, "leave_out_bitsandbytes", lambda: calls.append(True))
+    monkeypatch.setattr(command, work, lambda *args, **more: sys.exit(99))
     monkeypatch.chdir(home)
     assert CliRunner().invoke(app, words.split()).exit_code == 99 and bool(calls) == left_out

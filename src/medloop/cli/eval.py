@@ -15,6 +15,7 @@ from medloop.evaluate.report_issues import baseline_rows, metrics_of
 from medloop.evaluate.side_by_side import Evaluation, file_name
 from medloop.loop.evaluation import DEFAULT_RULES, enter_report, evaluate_again, evaluate_models, parse_examined, round_report
 from medloop.loop.people import people_verdicts
+from medloop.models import leave_out_bitsandbytes
 from medloop.models.context_limits import trained_limits
 from medloop.settings import Settings
 from medloop.store.audit_trail import AuditTrail, actor, open_audit_trail
@@ -133,6 +134,8 @@ def evaluate(
         against = against or (before if before.is_file() else None)
     title, markdown = _where(settings, name, output, models, files)
     require_writable(markdown)
+    if not any(":" in name for name in (*(rule or ()), *(suite or ()))):  # module:object is somebody's own code
+        leave_out_bitsandbytes()
     with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:
         done = evaluate_models(
             settings, models=models, predictions=files, rules=tuple(rule or DEFAULT_RULES), suites=tuple(suite or ()),

@@ -8,7 +8,7 @@ import typer
 
 from medloop.cli import ui
 from medloop.contracts import ModelRef
-from medloop.models import require_packages
+from medloop.models import leave_out_bitsandbytes, require_packages
 from medloop.models.context_limits import trained_limits
 from medloop.models.find import resolve_chat_model
 from medloop.models.predict import Sampling
@@ -51,6 +51,7 @@ def predict(
     resolve_chat_model(ref, settings)
     limits = trained_limits([ref], settings, top_k=top_k, max_prompt=max_prompt)
     require_writable(output)
+    leave_out_bitsandbytes()
     sampling = Sampling(temperature=temperature, max_new_tokens=max_new_tokens, seed=settings.seed if seed is None else seed)
     with ui.progress("Answering") as bar:
         done = answer_file(

@@ -40,7 +40,7 @@ from medloop.loop.rule_guard import EnforcedRules
 from medloop.loop.suites import SuiteTools, load_suites, run_suite
 from medloop.loop.trust import refuse_untrusted, rule_verdicts
 from medloop.loop.url_model import UrlGenerator, is_url, parse_url
-from medloop.models import require_packages
+from medloop.models import quick_imports, require_packages
 from medloop.models.codebook_prompt import PromptRules, read_codebook
 from medloop.models.find import parse_model, resolve_chat_model
 from medloop.reward.mix import GivenParts, MixConfig, build_mix
@@ -78,7 +78,8 @@ def open_model(ref: ModelRef, settings: Settings) -> tuple[Mapping[str, str | No
     model = resolve_chat_model(ref, settings)
 
     def load() -> Generate:
-        from medloop.models.generate import load_generator  # torch
+        with quick_imports():
+            from medloop.models.generate import load_generator  # torch
 
         return load_generator(ref, settings)
 

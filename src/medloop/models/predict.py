@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medloop.contracts import Completion, ModelRef, canonical_json, sha256_id
 from medloop.errors import ConfigError, InputError
+from medloop.models import quick_imports
 from medloop.models.context_limits import ContextLimits
 from medloop.models.find import ResolvedModel, resolve_chat_model
 from medloop.settings import Settings
@@ -81,7 +82,8 @@ def predict(
         raise ConfigError(f"{output} is the input itself", "Name another output")
     run = _run(resolve_chat_model(ref, settings), sampling)
     answered = set() if replace else _answered(output, run)
-    from medloop.models.generate import load_generator, prompt_id  # torch, so after everything that may be wrong
+    with quick_imports():
+        from medloop.models.generate import load_generator, prompt_id  # torch, so after everything that may be wrong
 
     generate = load_generator(ref, settings)
     if replace:
