@@ -92,6 +92,17 @@ def test_a_role_marker_that_is_not_flagged_special_is_a_control_token_too():
     assert encode_prompt(tokenizer, user("a [USER] b")).count(tokenizer.convert_tokens_to_ids("[USER]")) == 1
 
 
+def test_a_line_break_that_is_a_token_of_its_own_stays_text():
+    """As in Gemma's tokenizers. Every template has line breaks, so they were taken for control tokens."""
+    tokenizer = tiny_tokenizer("chatml")
+    tokenizer.add_tokens([AddedToken("\n" * n, special=False, normalized=False) for n in (1, 2)])
+    answer = "<think>\nFever.\n</think>\n\nSee a doctor.\nDrink."
+    assert neutralise(tokenizer, answer) == answer
+    ids = encode_example(tokenizer, exchange("One.\nTwo.", answer)).input_ids
+    shown = tokenizer.decode([i for i in ids if i not in control_ids(tokenizer)])
+    assert answer in shown and "One.\nTwo." in shown
+
+
 @pytest.mark.parametrize("name", ["chatml", "none", "stripping", "no-system"])
 def test_the_answer_is_learnt_whole_with_its_reasoning_and_its_end(name: str):
     tokenizer = TOKENIZERS[name]

@@ -91,7 +91,10 @@ def end_ids(tokenizer: Any) -> list[int]:
 
 
 def control_ids(tokenizer: Any) -> frozenset[int]:
-    """Ids that steer a model: special tokens, and added tokens that the template itself writes. Never the think tags."""
+    """Ids that steer a model: special tokens, and added tokens that the template itself writes. Never the think tags.
+
+    Nor added tokens of nothing but space: Gemma has them for line breaks, which any text may have.
+    """
     return _facts(tokenizer).control
 
 
@@ -150,7 +153,7 @@ def _facts(tokenizer: Any) -> _TemplateFacts:
 
 def _find_control(tokenizer: Any, template: str) -> frozenset[int]:
     added = tokenizer.added_tokens_decoder.items()
-    steering = {i for i, token in added if token.special or token.content in template}
+    steering = {i for i, token in added if token.special or (token.content.strip() and token.content in template)}
     return frozenset((steering | set(tokenizer.all_special_ids)) - think_ids(tokenizer))
 
 
