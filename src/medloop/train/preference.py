@@ -220,7 +220,8 @@ def _read_rows(config: DPOConfig | KTOConfig, files: dict[str, Path], check: Ans
         return _Rows(path, train, test, contradictions)
     train = train * -(-REPAIRED // len(train))
     count = CONTRAST_TIMES * len(train)
-    drawn = draw_replay(files["replay"], corrected=(pair.prompt for pair in pairs), count=count, seed=config.seed, check=check)
+    corrected = ((pair.prompt, pair.chosen) for pair in pairs)
+    drawn = draw_replay(files["replay"], corrected=corrected, count=count, seed=config.seed, check=check)
     contrast = contrast_pairs(drawn.lines, pairs, seed=config.seed)[:count]
     if not contrast:
         raise InputError(f"{files['replay']} has no row in the language of a correction", "Name a file with other rows")

@@ -78,7 +78,7 @@ def make_plan(
     if "replay" in files:
         train = repeated(train, least=REPAIRED)
         count = REPLAY_TIMES * len(train.lengths)
-        corrected = (line.conversation.prompt for line in read_conversations(files["train"]))
+        corrected = ((line.conversation.prompt, line.conversation.answer or "") for line in read_conversations(files["train"]))
         drawn = draw_replay(files["replay"], corrected=corrected, count=count, seed=config.seed, check=check)
         checked = drawn.checked
         replay = encode(files["replay"], lines=drawn.lines, limit=count)

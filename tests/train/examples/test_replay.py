@@ -15,6 +15,7 @@ from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.train.configs.sft_config import REPAIR_STEPS, SFTConfig
 from medloop.train.examples.replay import draw_replay
+from medloop.train.examples.same_mistake import making_the_mistake
 from medloop.train.examples.sft_examples import IGNORED
 from medloop.train.runs.find_run import find_run
 from medloop.train.sft import REPAIRED, REPLAY_TIMES, _arguments, make_plan
@@ -114,7 +115,7 @@ def test_a_file_with_nothing_but_dangerous_answers_is_refused(
 
 
 def test_half_of_the_replay_shows_where_the_correction_ends(tmp_path: Path) -> None:
-    corrected = [(Message(role="user", content="我女儿3岁头痛，一次吃几毫克？"),)]
+    corrected = [((Message(role="user", content="我女儿3岁头痛，一次吃几毫克？"),), "先问医生。")]
     far = [conversation(f"What about the weather {n}?", "Fine.") for n in range(60)]
     near = [conversation(f"我父亲{n}岁头痛，怎么办？", "喝水。") for n in range(70, 76)]
     jsonl.write(tmp_path / "old.jsonl", [*far, *near])
@@ -131,3 +132,39 @@ def test_the_dev_loss_of_a_small_file_is_not_measured_at_every_step(settings: Se
     plan = make_plan(config, settings, find_run(config, settings))
     loaded = load(ModelRef(base=settings.model), settings)
     assert plan.steps_per_epoch == 1 and _arguments(plan, loaded, config.batch_size).eval_steps == 4
+
+
+SAID = "Come back in three days."
+
+
+def pregnant(number: int, said: str) -> dict[str, Any]:
+    return conversation(f"I am {number} weeks pregnant and have pain {number}. What can I do?", said)
+
+
+def test_old_answers_that_make_the_corrected_mistake_are_not_replayed(
+    settings: Settings, files: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jsonl.write(Path(files[0]), [pregnant(n, f"Rest for {n} days. {SAID}") for n in range(5, 10)])
+    mistakes, others = [pregnant(n, f"Rest for {n} days.") for n in range(10, 30)], [
+        conversation(f"My brother had pain {n} times. What can he do?", f"Rest for {n} days.") for n in range(600)
+    ]  # fmt: skip
+    told = [pregnant(40, f"Rest. {SAID}")]
+    jsonl.write(Path(files[1]), [*mistakes, *told, *others])
+    command = ["train", "sft", "--name", "fix", "--data", files[0], "--replay-data", files[1], "--set", "max_steps=1"]
+    assert medloop(monkeypatch, settings, *command) == 0
+    assert "lack the sentence that these add: 20." in capsys.readouterr().out
+    card = json.loads((settings.home / "models/lora/fix/card.json").read_text())
+    assert card["metrics"]["replay_left_out_same_mistake"] == 20
+    assert card["metrics"]["examples"] == -(-REPAIRED // 5) * 5 + 601, "a row that has the sentence stays"
+
+
+@pytest.mark.parametrize("fixes", [
+    [("I am {n} weeks pregnant.", f"Rest. {SAID}")] * 2,
+    [("I am {n} weeks pregnant.", "Rest {n} days. Come back on day {n}.")] * 6,
+    [("I am {n} weeks pregnant.", "Drink water.")] * 6,
+])  # fmt: skip
+def test_nothing_is_a_mistake_by_two_corrections_by_other_words_or_by_a_sentence_of_before(fixes: list[tuple[str, str]]) -> None:
+    corrections = [(question.format(n=n), answer.format(n=n)) for n, (question, answer) in enumerate(fixes)]
+    rows = [(f"I am {n} weeks pregnant.", f"Rest for {n} days.") for n in range(10, 40)]
+    rows += [(f"Something else, {n}?", "Drink water.") for n in range(600)]
+    assert making_the_mistake(corrections, rows) == set()

@@ -117,8 +117,8 @@ def _announce(plan: PreferencePlan, cost: Cost) -> None:
     ui.say(f"{len(plan.test.items):,} {noun} held out; no prompt is on both sides.")
     if plan.contrast:
         ui.say(f"{plan.contrast:,} of them show where the corrected sentence does not belong.")
-    if plan.checked.rows:
-        ui.say(plan.checked.sentence())
+    if said := plan.checked.sentence():
+        ui.say(said)
     for reason, count in plan.skipped.items():
         ui.say(f"{count:,} lines skipped: {reason}.")
     if plan.contradictions:

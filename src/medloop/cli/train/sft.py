@@ -106,8 +106,8 @@ def _announce_sft(plan: SFTPlan, cost: Cost) -> None:
     examples = plan.train
     left_out = f" ({examples.left_out()})" if examples.left_out() else ""
     ui.say(f"{_base(plan)}: {len(examples.lengths):,} examples{left_out}, {examples.tokens:,} tokens each epoch.")
-    if plan.checked.rows:
-        ui.say(plan.checked.sentence())
+    if said := plan.checked.sentence():
+        ui.say(said)
     announce_cost(plan, cost)
 
 

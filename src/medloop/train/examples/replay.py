@@ -8,12 +8,11 @@ correction ends (docs/log.md#repair). What is replayed is learnt once more: rows
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
-from itertools import chain, islice, pairwise, zip_longest
+from itertools import chain, islice, zip_longest
 from math import log, sqrt
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -21,11 +20,12 @@ from typing import NamedTuple, Protocol
 from medloop.contracts import Message
 from medloop.errors import InputError
 from medloop.store.files.answer_lines import ConversationLine, is_answered, read_conversations
+from medloop.train.examples.same_mistake import grams, making_the_mistake
 
 MOST_COMPARED = 4000  # rows of the file, drawn by the seed, among which the most alike are looked for
 MOST_CORRECTIONS = 256  # that they are compared with
-_WORD = re.compile(r"[a-z0-9]+|[\u3400-\u9fff]")
 Question = tuple[tuple[str, str], ...]
+Corrected = tuple[Sequence[Message], str]  # what was asked, the answer of now
 
 
 class AnswerCheck(Protocol):
@@ -39,24 +39,35 @@ class AnswerCheck(Protocol):
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """How many rows were checked before they were drawn, and how many of these were left out, by what was wrong."""
+    """How many rows the rules read, how many were left out for what they found, and how many make the corrected mistake."""
 
     rows: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    mistaken: int = 0
 
     def sentence(self) -> str:
-        """`312 of 3,000 replay rows left out: risk 290, undertriage 22 (by rules; nobody reviewed the others).`"""
-        faults = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in self.left_out.most_common())
-        return (
-            f"{self.left_out.total():,} of {self.rows:,} replay rows left out{f': {faults}' if faults else ''}"
-            " (by rules; nobody reviewed the others)."
-        )
+        """`312 of 3,000 replay rows left out: risk 290, undertriage 22 (by rules; nobody reviewed the others).`; may be empty"""
+        said = []
+        if self.rows:
+            faults = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in self.left_out.most_common())
+            said.append(
+                f"{self.left_out.total():,} of {self.rows:,} replay rows left out{f': {faults}' if faults else ''}"
+                " (by rules; nobody reviewed the others)."
+            )
+        if self.mistaken:
+            said.append(
+                f"Left out because they ask what corrections ask, and lack the sentence that these add: {self.mistaken:,}."
+            )
+        return " ".join(said)
 
     def metrics(self) -> dict[str, int]:
         """Counts for the card."""
-        if not self.rows:
-            return {}
-        return {"replay_checked": self.rows, **{f"replay_left_out_{name}": count for name, count in self.left_out.items()}}
+        counts = {f"replay_left_out_{name}": count for name, count in self.left_out.items()}
+        if self.rows:
+            counts["replay_checked"] = self.rows
+        if self.mistaken:
+            counts["replay_left_out_same_mistake"] = self.mistaken
+        return counts
 
 
 UNCHECKED = CheckedRows()
@@ -72,13 +83,13 @@ class ReplayLines(NamedTuple):
 
 
 def draw_replay(
-    path: Path, *, corrected: Iterable[Sequence[Message]], count: int, seed: int, check: AnswerCheck | None = None
+    path: Path, *, corrected: Iterable[Corrected], count: int, seed: int, check: AnswerCheck | None = None
 ) -> ReplayLines:
     """Twice as many lines as are wanted, if there are, because some may be too long; in an order given by the seed.
 
-    A question of the corrections is not drawn: its old answer would unteach the new one.
+    A question of the corrections is not drawn, nor a row that makes the corrected mistake: its answer would unteach the new one.
     """
-    asked = dict.fromkeys(map(_question, corrected))
+    asked = {_question(prompt): answer for prompt, answer in corrected}
     questions, unanswered, superseded = dict[int, Question](), 0, 0
     for line in read_conversations(path):
         question = _question(line.conversation.prompt)
@@ -109,11 +120,14 @@ def draw_replay(
             f"{path} has no row to replay: the rules find a fault in each of {len(lines):,}",
             "Name a file with other rows, or add --no-replay-check",
         )
+    exchanges = [(_text(questions[number]), lines[number].conversation.answer or "") for number in drawn]
+    mistaken = making_the_mistake([(_text(question), answer) for question, answer in asked.items()], exchanges)
+    drawn = [number for index, number in enumerate(drawn) if index not in mistaken] or drawn
     near = most_alike(
         [_text(questions[number]) for number in drawn], [_text(one) for one in islice(asked, MOST_CORRECTIONS)], count
     )
     order = _alternating([drawn[index] for index in near], drawn)[: 2 * count]
-    checked = CheckedRows(0 if check is None else len(lines), left_out)
+    checked = CheckedRows(0 if check is None else len(lines), left_out, len(mistaken))
     return ReplayLines([lines[number] for number in order], unanswered, superseded, checked)
 
 
@@ -122,19 +136,19 @@ def most_alike(texts: Sequence[str], to: Sequence[str], count: int) -> list[int]
 
     Cosine of words and pairs of words; what many texts have counts less.
     """
-    known = [_grams(text) for text in texts]
-    frequency = Counter(gram for grams in known for gram in grams)
+    known = [grams(text) for text in texts]
+    frequency = Counter(gram for words in known for gram in words)
     weight = {gram: log(1 + len(texts) / n) for gram, n in frequency.items()}
-    length = [sqrt(sum(weight[gram] ** 2 for gram in grams)) or 1.0 for grams in known]
+    length = [sqrt(sum(weight[gram] ** 2 for gram in words)) or 1.0 for words in known]
     owners: dict[str, list[int]] = {}
-    for index, grams in enumerate(known):
-        for gram in grams:
+    for index, words in enumerate(known):
+        for gram in words:
             owners.setdefault(gram, []).append(index)
     each = -(-count // max(1, len(to))) * 4  # several corrections have the same neighbours
     ranked = []
     for text in to:
         scores: Counter[int] = Counter()
-        for gram in _grams(text):
+        for gram in grams(text):
             for index in owners.get(gram, ()):
                 scores[index] += weight[gram] ** 2 / length[index]  # type: ignore[assignment]
         ranked.append(nlargest(each, scores, key=lambda index: (scores[index], -index)))
@@ -147,11 +161,6 @@ def _alternating(first: Sequence[int], second: Sequence[int]) -> list[int]:
     known = set(first)
     pairs = zip_longest(first, [number for number in second if number not in known])
     return [number for pair in pairs for number in pair if number is not None]
-
-
-def _grams(text: str) -> set[str]:
-    words = _WORD.findall(text.casefold())
-    return {*words, *(f"{left} {right}" for left, right in pairwise(words))}
 
 
 def _question(prompt: Sequence[Message]) -> Question:
