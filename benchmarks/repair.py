@@ -20,8 +20,9 @@ its corpus. A cell takes n corrections of one class (the planted model's own ans
 `right` is judged by the class's own check (_repair_classes.py), which is part of no reward and no detector; the
 gateway's notice alone is no answer. `elsewhere` is the change on ordinary questions, judged by the table of the corpus
 (_table_judge.py), paired by question, for each stratum: `worse` are those whose interval lies below zero, of eight looks;
-`worse_holm` those that stay so when the looks of the cell are corrected together (evaluate/compare.py). A cell that is
-finished lies in FOLDER/cells and is not run again. Times are of one thread, wall-clock.
+`worse_holm` those that stay so when the looks of the cell are corrected together (evaluate/compare.py). What training on the
+replay does by itself is in `elsewhere`, too: `--against CELL` compares with a cell of the same training that repaired nothing.
+A cell that is finished lies in FOLDER/cells and is not run again. Times are of one thread, wall-clock.
 """
 
 from __future__ import annotations
@@ -214,9 +215,9 @@ class Bench:
         write(path, result)
         return result
 
-    def _elsewhere(self, after: Sequence[str]) -> dict[str, Any]:
+    def _elsewhere(self, after: Sequence[str], before: Sequence[str] | None = None) -> dict[str, Any]:
         """The change of `right` on ordinary questions, by stratum, with bootstrap intervals; `worse`: those below zero."""
-        rows, before = self.control(), self.baseline()["control"]
+        rows, before = self.control(), before or self.baseline()["control"]
         changes: dict[str, list[float]] = {name: [] for name in ("all", *STRATA)}
         for row, old, new in zip(rows, before, after, strict=True):
             change = judge(new, row)["right"] - judge(old, row)["right"]
@@ -229,6 +230,11 @@ class Bench:
         names = list(found)
         holds = {names[index] for index in holm([p_value(changes[name]) for name in names], 1 - LEVEL)}
         return {**shown, "worse": worse, "worse_holm": [name for name in worse if name in holds]}
+
+    def against(self, row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+        """The change on ordinary questions from another cell's answers to this one's."""
+        asked_for = FOLLOW_GOOD.values() if row["class"] == "follow_up" else ()
+        return self._elsewhere([without(said, asked_for) for said in row["control"]], other["control"])
 
     def _by_codebook(self, cell: Cell, fixes: Sequence[Exchange], originals: Sequence[str]) -> tuple[Answer, dict[str, Any]]:
         home = self.folder / "codebooks" / f"{cell.name}-{os.getpid()}-{time.time_ns()}"
@@ -387,6 +393,9 @@ def main() -> None:
     parser.add_argument("--part", default="1/1", help="I/N: only this part of the cells, for several processes on one folder")
     parser.add_argument("--control", type=int, default=Size().control, help="ordinary questions")
     parser.add_argument("--no-replay-check", dest="replay_check", action="store_false", help="replay all rows, whatever they say")
+    parser.add_argument(
+        "--against", help="also: each cell's ordinary answers against this finished cell's, e.g. follow_up-sft-1-s1"
+    )
     parser.add_argument("--minutes", type=float, default=math.inf, help="no cell is started after this time")
     args = parser.parse_args()
     began, folder = time.monotonic(), args.folder.absolute()
@@ -414,6 +423,13 @@ def main() -> None:
         write(args.out, {"size": "quick" if args.quick else "full", "before": before, "cells": results, "cells_not_run": left})
     write(args.out, {"size": "quick" if args.quick else "full", "before": before, "cells": results, "cells_not_run": left})
     say(table(results))
+    if args.against:
+        other = json.loads((folder / "cells" / f"{args.against}.json").read_text(encoding="utf-8"))
+        for row in results:
+            change = bench.against(row, other)
+            named = {name: change[name] for name in ("all", *change["worse"])}
+            cell = Cell(row["class"], row["method"], row["n"], row["seed"])
+            say(f"{cell.name} against {args.against}: {named}, Holm {change['worse_holm']}")
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
