@@ -8,7 +8,7 @@ from tests.codebook.conftest import CALM, STROKE, URGENT, correction
 from medloop.codebook.curate import conflicts, place
 from medloop.codebook.reflect import CorrectedAnswer, reflect
 from medloop.codebook.retrieve import RetrieveConfig, Retriever, token_count
-from medloop.contracts import CodebookEntry, EntryText, RulesFound, utc_now
+from medloop.contracts import CodebookEntry, EntryText, Message, RulesFound, utc_now
 from medloop.errors import InputError
 from medloop.loop.codebook import draft_edit, merge_entries, propose_from, propose_new, rules_for, written_entry
 from medloop.loop.codebook_trial import approve_entry, try_entry
@@ -222,3 +222,20 @@ def test_without_an_act_the_sentence_that_the_expert_added_is_the_rule_and_a_lan
     )
     draft = reflect(language)
     assert draft.triggers == ("*",) and draft.first_sentence == "", "else it would stand before every answer"
+
+
+def test_in_an_emergency_only_rules_about_emergencies_or_the_language_are_told():
+    dose = rule("Ask for the weight.", "child|son", first_sentence="The dose depends on the weight.", scope="child",
+                question="What dose of ibuprofen for my son?", forbids=("gives_dose",))  # fmt: skip
+    plain = rule("Name the next visit.", "child|son", scope="child", question="My son has a cold.")
+    urgent = rule("Send them to the emergency room.", "throat", scope="child", question="My son's tongue and throat swell up.")
+    language = rule("Answer in English.", "child|son", forbids=("other_language",), scope="child", question="My son coughs.")
+    every = rule("Be brief.", "*", scope="routine")
+    entries = [dose, plain, urgent, language, every]
+    find = Retriever(entries, codebook.sha256_of(entries), RetrieveConfig(most_rules=9))
+    calm, grave = find("What dose for my son?"), find("My son has swelling of the tongue and throat. What dose?")
+    told = {use.text: use.told for use in grave.rules}
+    assert {use.text for use in calm.rules if use.told} == {dose.text, plain.text, language.text, every.text}
+    assert told == {dose.text: False, urgent.text: True, language.text: True, every.text: True}, "what it forbids stays forbidden"
+    assert "Ask for the weight" not in with_rules((Message(role="user", content="x"),), grave)[0].content
+    assert spoken("Call 911 now.", grave) == "Call 911 now." and spoken("Rest.", calm) != "Rest."

@@ -8,7 +8,8 @@ or if the question is much like the one it came from. `≈topic` stands for ever
 adds questions to those that the other words of its trigger are in. A vetted first sentence
 needs more than a rule in the prompt, because it stands in the answer as it is: all triggers or nearly the same question, in the
 language of the question. An example fits a question that is like its own and about the same people, danger, illnesses, allergies
-and medicine: by words alone, a pregnant woman with hay fever got the example of a child's dose.
+and medicine: by words alone, a pregnant woman with hay fever got the example of a child's dose. Where the question has a red
+flag, rules that are about something else are not told and say nothing; what they forbid is taken out all the same.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from medloop.lexicon.language import asked_in, detect_language
 from medloop.models.codebook_prompt import names_only
 
 ALWAYS = "*"  # a trigger that every question has
+EMERGENCY = "emergency"  # the scope of rules from such questions
 _DOSES = frozenset(("dose", "doses", "dosage", "剂量"))  # a medicine for the lexicon; a trigger on them is about the amount
 _BREASTFEEDS = re.compile(r"\bbreast ?-?(?:feed|fed\b|milk)|\bnursing (?:mother|mom|mum|my|a baby)|\blactat|哺乳|母乳|喂奶|奶妈")
 _ALLERGY = re.compile(  # and to what
@@ -152,8 +154,9 @@ class Retriever:
         self._examples = {index: _Example.of(entry) for index, entry in examples}
 
     def __call__(self, question: str, /) -> RulesFound:
-        fits = self.fits(question)
-        language = detect_language(question)
+        read = AnalyzedQuestion.of(question)
+        fits = self.fits(question, read)
+        language, emergency = detect_language(question), _has_red_flag(read.known)
         uses: list[RuleUse] = []
         budget = self.config.token_budget
         most = {"rule": self.config.most_rules, "example": self.config.most_examples}
@@ -164,12 +167,18 @@ class Retriever:
                 continue
             if names_only(text, fit.entry.content.first_sentence) and language not in (fit.entry.language, "mixed"):
                 continue  # a sentence in another language than the question's
+            told = not emergency or _holds_in_emergency(fit.entry)
+            forbids = fit.entry.content.forbids if self._enforces(fit) else ()
+            if not told and not forbids:
+                continue
             most[fit.entry.kind] -= 1
             budget -= cost
-            sentence = fit.entry.content.first_sentence if self._may_speak(fit, language) else ""
-            forbids = fit.entry.content.forbids if self._enforces(fit) else ()
-            answer = self._answer(fit, question) if self._may_speak(fit, language) else ""
-            uses.append(RuleUse(rule_id=fit.entry.entry_id, text=text, first_sentence=sentence, forbids=forbids, answer=answer))
+            may_speak = told and self._may_speak(fit, language)
+            sentence = fit.entry.content.first_sentence if may_speak else ""
+            answer = self._answer(fit, question) if may_speak else ""
+            uses.append(
+                RuleUse(rule_id=fit.entry.entry_id, text=text, first_sentence=sentence, forbids=forbids, answer=answer, told=told)
+            )
         return RulesFound(codebook=self.sha256, rules=tuple(uses), system=self.system)
 
     @property
@@ -178,9 +187,9 @@ class Retriever:
         now = utc_now()
         return next((entry.text for entry in self.entries if entry.kind == "prompt" and not entry.is_expired(now)), "")
 
-    def fits(self, question: str) -> list[Fit]:
+    def fits(self, question: str, read: AnalyzedQuestion | None = None) -> list[Fit]:
         """The rules and examples that fit, best first; rules before examples."""
-        read = AnalyzedQuestion.of(question)
+        read = read or AnalyzedQuestion.of(question)
         likeness = np.zeros(len(self.entries), np.float32)
         np.maximum.at(likeness, self._owners, self._vectors @ ngram_vectors([question])[0])
         fits, now, language, subject = [], utc_now(), asked_in(question), _Subject.of(read)
@@ -217,6 +226,21 @@ class Retriever:
         likeness = ngram_vectors(lines) @ ngram_vectors([question])[0]
         best = int(likeness.argmax())
         return answers[best] if concepts(lines[best]) == concepts(question) else ""
+
+
+def _has_red_flag(known: frozenset[str]) -> bool:
+    return any(concept.startswith("red_flag:") for concept in known)
+
+
+def _holds_in_emergency(entry: CodebookEntry) -> bool:
+    """Whether a rule may guide an answer to an emergency: it is from one, is about the language, or is for every question.
+
+    Told of a child's dose, a small model forgot the swollen throat (docs/log.md#repair). What it forbids stays forbidden.
+    """
+    content = entry.content
+    if entry.scope == EMERGENCY or "other_language" in content.forbids or ALWAYS in content.triggers:
+        return True
+    return any(_has_red_flag(concepts(line)) for line in questions_of(entry))
 
 
 def questions_of(entry: CodebookEntry) -> list[str]:

@@ -46,13 +46,14 @@ class Route(Contract):
 
 
 class RuleUse(Contract):
-    """A rule of the codebook (or an example) that stood in the prompt of an answer."""
+    """A rule of the codebook (or an example) that fitted the question of an answer."""
 
     rule_id: Text
     text: Text
     first_sentence: str = Field("", description="A vetted sentence that the guard puts before the answer.")
     forbids: tuple[ForbiddenAct, ...] = Field((), description="What the guard takes out of the answer, sentence by sentence.")
     answer: str = Field("", description="The vetted answer that stands where the guard left nothing.")
+    told: bool = Field(True, description="Whether it stood in the prompt. In an emergency others than emergency rules do not.")
 
 
 class RulesFound(Contract):

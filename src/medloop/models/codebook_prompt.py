@@ -61,7 +61,7 @@ def with_rules(messages: tuple[Message, ...], found: RulesFound) -> tuple[Messag
 
 def prompt_texts(found: RulesFound) -> list[str]:
     """What a model is told. A rule that only names its vetted sentence is left out where that sentence is put first anyway."""
-    return [rule.text for rule in found.rules if not names_only(rule.text, rule.first_sentence)]
+    return [rule.text for rule in found.rules if rule.told and not names_only(rule.text, rule.first_sentence)]
 
 
 def names_only(text: str, sentence: str) -> bool:
