@@ -6,15 +6,17 @@ import pytest
 from tests.codebook.conftest import CALM, STROKE, URGENT, correction
 
 from medloop.codebook.curate import conflicts, place
-from medloop.codebook.reflect import CorrectedAnswer, reflect
+from medloop.codebook.reflect import GROUPS, WORDS, CorrectedAnswer, about, reflect, topic_name
 from medloop.codebook.retrieve import RetrieveConfig, Retriever, token_count
 from medloop.contracts import CodebookEntry, EntryText, Message, RulesFound, utc_now
 from medloop.errors import InputError
+from medloop.lexicon.load import load_lexicon
 from medloop.loop.codebook import draft_edit, merge_entries, propose_from, propose_new, rules_for, written_entry
 from medloop.loop.codebook_trial import approve_entry, try_entry
 from medloop.loop.erasure import erase_records
 from medloop.models.codebook_prompt import spoken, with_rules
 from medloop.privacy.erasure.contracts import ErasureRequest
+from medloop.privacy.phi.scrub import assess
 from medloop.store import audit
 from medloop.store.records import codebook
 
@@ -239,3 +241,15 @@ def test_in_an_emergency_only_rules_about_emergencies_or_the_language_are_told()
     assert told == {dose.text: False, urgent.text: True, language.text: True, every.text: True}, "what it forbids stays forbidden"
     assert "Ask for the weight" not in with_rules((Message(role="user", content="x"),), grave)[0].content
     assert spoken("Call 911 now.", grave) == "Call 911 now." and spoken("Rest.", calm) != "Rest."
+
+
+@pytest.mark.parametrize("chinese", [True, False], ids=["zh", "en"])
+def test_no_topic_of_the_lexicon_makes_a_rule_that_seems_to_name_a_person(chinese):
+    """Such a rule could not be approved: 问到胸痛时 was held, 问到 for somebody who has chest pain."""
+    lists = load_lexicon()
+    concepts = [*(f"{kind}:{name}" for kind, name in lists.entries), *(f"drug:{name}" for name in lists.drugs)]
+    topics = {topic_name(concept, chinese) for concept in [*concepts, *(f"group:{name}" for name in GROUPS)]}
+    words = {text[0 if chinese else 1] for text in WORDS.values()}
+    rules = [*(about(topic, [min(words)], chinese) for topic in topics), *(about("", [text], chinese) for text in words)]
+    held = {text: result.reasons for text in rules if (result := assess(text)).spans or result.reasons}
+    assert len(rules) > 300 and not held

@@ -213,18 +213,18 @@ def _text(correction: CorrectedAnswer, added: Sequence[str], removed: Sequence[s
     if not parts and reason and len(mistake) <= MOST_RULE:
         return mistake
     parts = parts or [UNCLEAR[0 if chinese else 1]]
-    topic = _topic(correction)
-    if not topic:
-        return ("此类问题：" if chinese else "For questions like this: ") + (" ".join(parts) if not chinese else "".join(parts))
-    return f"问到{topic}时：{''.join(parts)}" if chinese else f"About {topic}: {' '.join(parts)}"
+    names = (topic_name(concept, chinese) for concept in sorted(concepts(correction.question)))
+    return about(("、" if chinese else ", ").join(filter(None, names)), parts, chinese)
 
 
-def _topic(correction: CorrectedAnswer) -> str:
-    names = [_name(concept, correction.is_chinese) for concept in sorted(concepts(correction.question))]
-    return ("、" if correction.is_chinese else ", ").join(name for name in names if name)
+def about(topic: str, parts: Sequence[str], chinese: bool) -> str:
+    """The words of a rule about a topic, or about questions like the one that it comes from."""
+    if chinese:
+        return f"{f'问到{topic}时' if topic else '此类问题'}：{''.join(parts)}"
+    return f"{f'About {topic}' if topic else 'For questions like this'}: {' '.join(parts)}"
 
 
-def _name(concept: str, chinese: bool) -> str:
+def topic_name(concept: str, chinese: bool) -> str:
     kind, _, name = concept.partition(":")
     if kind == "drug":
         zh = lexicon.drugs()[name].zh

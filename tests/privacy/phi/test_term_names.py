@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from medloop.lexicon.load import load_lexicon
 from medloop.privacy.phi import scrub
 from medloop.privacy.phi.english import network
 from medloop.privacy.phi.english.tagger import Token
@@ -46,6 +47,42 @@ def test_a_chinese_word_in_a_persons_place_is_replaced(words: str, frame: str) -
 )  # fmt: skip
 def test_a_chinese_word_elsewhere_stays(text: str) -> None:
     assert assess(text).cleaned == text and not assess(text).quarantined
+
+
+# Also names or everyday words of people: a patient called 戴芬 is hidden, and the medicine with her.
+ALSO_PEOPLE = frozenset("戴芬 代文 伟哥 达菲 可威 毓婷 senna".split())
+FRAMES = {
+    "zh": ("我在吃{}。", "患者服用{}每天两次。", "{}能和酒一起吃吗？", "医生给开了{}，要吃多久？"),
+    "en": ("I take {} twice a day.", "Is {} safe in pregnancy?", "My doctor gave me {}.", "She was given {} in hospital."),
+}
+
+
+@pytest.mark.parametrize("language", FRAMES)
+def test_no_medicine_of_the_lexicon_is_a_person(language: str) -> None:
+    names = {name for drug in load_lexicon().drugs.values() for name in getattr(drug, language)} - ALSO_PEOPLE
+    texts = [frame.format(name) for name in names for frame in FRAMES[language]]
+    assert len(texts) > 1000
+    assert not [text for text in texts if (result := assess(text)).cleaned != text or result.quarantined]
+
+
+SYMPTOMS = "Headache Itching Nausea Vomiting Fever Fatigue Insomnia Heartburn Thirst Cough Snoring Acne Eczema Swallowing".split()
+
+
+@pytest.mark.parametrize(
+    "what", ["gets worse at night.", "started two days ago.", "is worse after meals.", "went away after a week."]
+)
+def test_a_symptom_that_opens_a_sentence_is_nobody(what: str) -> None:
+    texts = [f"{word} {what}" for word in SYMPTOMS] + [f"It is better now. {word} {what}" for word in SYMPTOMS]
+    assert not [text for text in texts if (result := assess(text)).cleaned != text or result.quarantined]
+    assert "Pain" in assess(f"Pain {what}").cleaned
+
+
+@pytest.mark.parametrize(
+    "text", ["James Pain, 45, has chest pain.", "Mr. Pain is here.", "Susan Hunger called.", "Hunger says he is dizzy."]
+)
+def test_a_symptom_in_a_persons_place_is_replaced(text: str) -> None:
+    cleaned = assess(text).cleaned
+    assert "[NAME_1]" in cleaned and not {"James", "Pain", "Susan", "Hunger"} & set(cleaned.replace(",", "").split())
 
 
 @pytest.mark.parametrize("name", ["Penrose", "Nivea", "Afrin", "Seltzer", "Tigan", "Artane", "Halcion", "Zoloft"])

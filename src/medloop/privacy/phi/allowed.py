@@ -69,6 +69,17 @@ _WITHOUT_APOSTROPHE = frozenset(
     "ive weve theyve youve theres wheres heres whats thats whos shes hes youre theyre dont doesnt didnt cant couldnt wouldnt shouldnt isnt arent wasnt werent hasnt havent hadnt wont aint".split()
 )
 _DRUG_FORMS = frozenset("tab tabs cap caps inj syp susp".split())
+# What a sentence about nobody begins with: "Headache gets worse at night". Beside a name, or alone on a line, it may be one.
+SYMPTOMS = frozenset(
+    """pain pains headache headaches itching itchiness soreness tenderness stiffness numbness tingling dizziness nausea vomiting diarrhea diarrhoea constipation bloating
+    cramping cramps swelling redness bruising bleeding fever fevers chills fatigue tiredness weakness insomnia sleeplessness appetite thirst hunger cough coughs coughing
+    snoring swallowing acne eczema anxiety depression hearing vision belching burping sneezing wheezing breathlessness palpitations rash rashes hives blisters heartburn
+    indigestion sweating sweats aches migraine migraines spotting anti""".split()
+)
+_OPENS = lazy_pattern(r"(?:^|[.!?;:\n] ?|[.!?;:] )$")
+_NO_PERSON_DOES = lazy_pattern(
+    r" (?!(?:says?|said|called|calls|told|tells|asked|asks|denie[sd]|reports?|reported|complain\w*|states?|stated|wants|has|had)\b)[a-z]"
+)
 _NATIONS = frozenset({WordList.COUNTRY, WordList.NATION})
 _WORT = lazy_pattern(r"['’]?s? [Ww]ort\b")
 _ABBREVIATION = lazy_pattern("[A-Z]{2,5}")
@@ -154,6 +165,8 @@ def is_term(text: str, span: Span) -> bool:
     if kind == "PLACE" and words and all(lists.is_listed(word, _NATIONS) or word in _JOINTS for word in words):
         return True  # a country identifies nobody
     if _is_drug(text, start, end, words):
+        return True
+    if phrase in SYMPTOMS and _NO_PERSON_DOES.match(text, end) and _OPENS.search(text, max(0, start - 2), start):
         return True
     if kind == "NAME" and phrase in WORD_NAMES and text[start].isupper() and not text[start:end].isupper():
         return phrase in lists.eponyms() and _beside_eponym(text, start, end)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from medloop.privacy.phi.allowed import is_added
+from medloop.privacy.phi.allowed import SYMPTOMS, is_added
 from medloop.privacy.phi.english import tagger
 from medloop.privacy.phi.english.candidates import TITLES, PhiCandidate, is_phi, is_word_phi
 from medloop.privacy.phi.english.name_words import SELDOM_NAMES, WORD_NAMES, is_plain
@@ -233,7 +233,14 @@ def name_may_be_left(folded: str) -> bool:
 def _may_do(word: str) -> bool:
     """Whether an ordinary word, with a capital or not, is one that people are called by, or in no list."""
     lower = word.lower()
-    if lower in _ROLES or lower in medical_words() or is_medical_term(word) or is_added(word) or lower.endswith(("ly", "ing")):
+    if (
+        lower in _ROLES
+        or lower in SYMPTOMS
+        or lower in medical_words()
+        or is_medical_term(word)
+        or is_added(word)
+        or lower.endswith(("ly", "ing"))
+    ):
         return False
     return lower in WORD_NAMES or is_listed(lower, NAMES) or tier(lower) not in FREQUENT
 

@@ -179,7 +179,7 @@ def may_open_note(text: str) -> bool:
         return True
     for match in _DOUBTFUL_OPENING.finditer(text):
         word = match["name"].lower()
-        if (word in WORD_NAMES and word not in _SEASONS) or (
+        if (word in WORD_NAMES and word not in _SEASONS and not is_term(text, (*match.span("name"), "NAME"))) or (
             len(word) == 2 and _can_be_person(match["name"]) and tier(word) == UNLISTED
         ):
             return word not in eponyms()
