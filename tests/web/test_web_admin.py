@@ -169,3 +169,40 @@ def test_the_audit_page_names_changed_rows_by_id(logged, store):
     assert "added without medloop: 1 (" in page and f"users {user.user_id}" in page
     logged.client.headers["Accept-Language"] = "zh"
     assert "有 1 行在 medloop 之外" in logged.get("/web/audit?check=true").text
+
+
+def test_a_key_is_shown_once_works_and_is_refused_once_it_is_revoked(browse, store):
+    admin = browse("admin")
+    assert "There is no such" not in admin.get("/web/keys").text
+    page = admin.post("/web/keys", **{"name": "engineer", "may:metrics": "yes", "days": "30"}).text
+    text = secret(page)
+    assert users.KEY.fullmatch(text) and text not in admin.get("/web/keys").text
+    [key] = users.list_keys(store)
+    assert (key.user, key.scopes, round((key.expires - key.created).total_seconds() / 86400)) == ("engineer", ("metrics",), 30)
+    program, bearer = browse(None).client, {"Authorization": f"Bearer {text}"}
+    assert program.get("/api/v1/rlhf/metrics", headers=bearer).status_code == 200
+    assert program.get("/api/v1/deploy", headers=bearer).status_code == 403
+    assert "refuses it from now on" in admin.post("/web/keys/revoke", id=key.api_key_id).text
+    assert program.get("/api/v1/rlhf/metrics", headers=bearer).status_code == 401
+    again = admin.post("/web/keys/revoke", id=key.api_key_id)
+    assert again.status_code == 404 and "no such active key" in again.text
+    assert key.api_key_id not in admin.get("/web/keys").text and key.api_key_id in admin.get("/web/keys?ended=true").text
+    actions = [row["action"] for row in audit.page(store, AuditFilter(subject=key.api_key_id))]
+    assert set(actions) == {"api_keys.add", "api_keys.revoke"}
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"name": "clinician", "may:metrics": "yes", "days": "30"}, "Choose an active engineer or auditor."),  # reads text
+        ({"name": "admin", "may:users": "yes", "days": "30"}, "Choose an active engineer or auditor."),
+        ({"name": "nobody", "may:metrics": "yes", "days": "30"}, "Choose an active engineer or auditor."),
+        ({"name": "engineer", "days": "30"}, "Tick at least one thing"),
+        ({"name": "engineer", "may:root": "yes", "days": "30"}, "Tick at least one thing"),
+        ({"name": "engineer", "may:metrics": "yes", "days": "0"}, "from 1 to 730"),
+        ({"name": "engineer", "may:metrics": "yes", "days": "٣"}, "from 1 to 730"),
+    ],
+)
+def test_no_key_is_made_for_whoever_reads_text_nor_without_an_end(browse, store, form, said):
+    refused = browse("admin").post("/web/keys", **form)
+    assert refused.status_code == 422 and said in refused.text and users.list_keys(store) == []

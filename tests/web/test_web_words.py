@@ -68,6 +68,7 @@ COMPOSED = {
     "gate": ("gate_is_", "gate_group_", "gate_done_", "gate_set_"),
     "measures": ("measure_",),
     "told": ("told_",),
+    "keys": ("scope_", "keys_state_"),
     "told_errors": ("told_",),
     "sites": ("sites_done_",),
     "account": ("password_weak_",),

@@ -12,7 +12,6 @@ from medloop.store import passwords
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.records import users
-from medloop.store.records.users import ApiKey
 
 users_app = typer.Typer(no_args_is_help=True, help="Add, disable and manage users of the API and the web pages.")
 keys_app = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys for programs.")
@@ -153,7 +152,7 @@ def list_keys(json_: ui.AsJson = False) -> None:
     with open_store(ui.settings()) as store:
         keys = users.list_keys(store)
     if json_:
-        ui.say_json([{**vars(key), "state": _state(key)} for key in keys])
+        ui.say_json([{**vars(key), "state": key.state} for key in keys])
         return
     if not keys:
         ui.next_step("api keys new NAME", "No keys yet. Create one:")
@@ -163,7 +162,7 @@ def list_keys(json_: ui.AsJson = False) -> None:
         scopes = "all" if set(key.scopes) == set(users.SCOPES) else ", ".join(key.scopes)
         used = "never" if key.last_used is None else f"{key.last_used:%Y-%m-%d %H:%M}"
         named = ", ".join(key.speaks_for) or "-"
-        rows.append((key.api_key_id, key.user, scopes, named, _day(key.created), _day(key.expires), used, _state(key)))
+        rows.append((key.api_key_id, key.user, scopes, named, _day(key.created), _day(key.expires), used, key.state))
     ui.table(("id", "user", "scopes", "speaks for", "created", "expires", "last used", "state"), rows)
 
 
@@ -193,9 +192,3 @@ def _revoked(keys: int) -> str:
 
 def _day(date: datetime | None) -> str:
     return "never" if date is None else f"{date:%Y-%m-%d}"
-
-
-def _state(key: ApiKey) -> str:
-    if key.revoked is not None:
-        return "revoked"
-    return "expired" if key.expires is not None and key.expires <= utc_now() else "active"

@@ -24,6 +24,7 @@ from medloop.web.pages import (
     home,
     incidents,
     inspect,
+    keys,
     knowledge,
     lineage,
     live,
@@ -46,7 +47,7 @@ from medloop.web.pages import (
 
 PAGES = (
     home, login, account, chat, queue, rate, compare, correct, history, quarantine, incidents, approvals, gate, dashboard, run,
-    trust, lineage, registry, deployments, knowledge, audit, users, settings, guidelines, static_files,
+    trust, lineage, registry, deployments, knowledge, audit, users, keys, settings, guidelines, static_files,
     rubrics, inspect, sites,
     codebook, experiments, live, search, traces, datasets, filter, privacy, teacher,
 )  # fmt: skip

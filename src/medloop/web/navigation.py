@@ -56,6 +56,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "govern": {
         "audit": ("auditor",),
         "users": ("admin",),
+        "keys": ("admin",),
         "settings": ("admin",),
     },
 }

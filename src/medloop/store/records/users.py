@@ -94,6 +94,11 @@ class ApiKey:
     revoked: datetime | None
     speaks_for: tuple[str, ...] = ()  # names of the clinicians whom it may name
 
+    @property
+    def state(self) -> Literal["active", "expired", "revoked"]:
+        expired = self.expires is not None and self.expires <= utc_now()
+        return "revoked" if self.revoked is not None else "expired" if expired else "active"
+
 
 @dataclass(frozen=True)
 class Credential:
@@ -135,7 +140,7 @@ def add_user(store: Store, name: str, role: str, *, password: str | None = None,
 
 def list_users(store: Store) -> list[User]:
     with store.read() as conn:
-        return [_user(row) for row in conn.execute(select(users).order_by(users.c.id)).all()]
+        return [_as_user(row._mapping) for row in conn.execute(select(users).order_by(users.c.id)).all()]
 
 
 def count_waiting(store: Store, *, not_by: str) -> int:
@@ -153,7 +158,7 @@ def get_user(store: Store, name: str) -> User:
         row = conn.execute(select(users).where(users.c.name == name)).first()
     if row is None:
         raise InputError(f"There is no user '{name[:64]}'", "'medloop users list' shows all users")
-    return _user(row)
+    return _as_user(row._mapping)
 
 
 def find_user_id(store: Store, id_or_name: str) -> str | None:
@@ -228,7 +233,7 @@ def check_password(store: Store, name: str, password: str) -> User | None:
         row = conn.execute(select(users).where(users.c.name == name)).first()
     good = passwords.verify_password(password, row.password if row is not None else None)
     if good and row is not None and not row.disabled and row.requested_by is None:
-        return _user(row)
+        return _as_user(row._mapping)
     if row is not None:  # an unknown name is not logged: it may be a password in the wrong field
         with store.write() as conn:
             _note(conn, row.user_id, "sessions.refused", row.user_id)
@@ -287,11 +292,8 @@ def list_keys(store: Store) -> list[ApiKey]:
         rows = conn.execute(query).all()
     known = names(store)
     return [
-        ApiKey(
-            r.api_key_id, r.name, tuple(r.scopes), r.created, r.expires, r.last_used, r.revoked,
-            tuple(known[user_id] for user_id in r.speaks_for),
-        )
-        for r in rows
+        ApiKey(r.api_key_id, r.name, tuple(r.scopes), r.created, r.expires, r.last_used, r.revoked,
+               tuple(known[user_id] for user_id in r.speaks_for)) for r in rows
     ]  # fmt: skip
 
 
@@ -382,10 +384,6 @@ def _note(conn: Connection, actor: str, action: str, subject: str, **detail: str
     audit.append(conn, AuditEvent(actor=actor, action=action, subject=subject, detail=dict(detail)))
 
 
-def _user(row: Row[Any]) -> User:
-    return _as_user(row._mapping, "")
-
-
 def _of_user() -> list[Any]:
     return [users.c[name].label(f"user_{name}") for name in USER_COLUMNS]
 
@@ -394,7 +392,7 @@ def _user_of(row: Row[Any]) -> User:
     return _as_user(row._mapping, "user_")
 
 
-def _as_user(values: Mapping[Any, Any], prefix: str) -> User:
+def _as_user(values: Mapping[Any, Any], prefix: str = "") -> User:
     known = {name: values[prefix + name] for name in USER_COLUMNS}
     has_password = known.pop("password") is not None
     return User(**known, has_password=has_password)
