@@ -9,20 +9,24 @@ import pytest
 from web_world import BAD, GOOD, QUESTION, trace
 
 from medloop.contracts import GateCheck, GateResult, sha256_id
+from medloop.contracts.assistant import Route
 from medloop.contracts.cycle import CycleEvent
+from medloop.contracts.evaluation import Interval
+from medloop.contracts.gate_reasons import reason
 from medloop.privacy import consent
 from medloop.store import audit, catalog
 from medloop.store.records import gates, users
 from medloop.store.records.cycles import add_cycle_event
+from medloop.store.records.routes import add_route
 from medloop.web.navigation import GROUPS, MENU, menu_of
 from medloop.web.pages import dashboard, live
 
 ARTIFACT = sha256_id("adapter")
 
 
-def save_verdict(store, outcome: str = "pass") -> str:
+def save_verdict(store, outcome: str = "pass", *more: GateCheck) -> str:
     hashes = {name: sha256_id(name) for name in ("weights", "base", "baseline_artifact", "report", "config")}
-    checks = (GateCheck(name="incidents", outcome=outcome, reason="No safety incident is open."),)
+    checks = (GateCheck(name="incidents", outcome=outcome, reason="No safety incident is open."), *more)
     result = GateResult(
         artifact=ARTIFACT, **hashes, label="tiny+x", baseline="tiny", outcome=outcome, checks=checks, needs_sign_offs=1
     )
@@ -195,3 +199,24 @@ def test_the_dashboard_of_many_records_does_not_wait_for_its_numbers(browse, app
         time.sleep(0.05)
     page = engineer.get("/web/dashboard").text
     assert "Measured:" in page and "being measured" not in page
+
+
+def tile(page: str, title: str) -> str:
+    return re.sub(r"<[^>]+>|\s+", " ", page[page.index(f">{title}<") :][:900])
+
+
+def test_home_shows_the_share_of_emergencies_that_the_live_version_missed_not_the_change(browse, store, settings):
+    interval = Interval(mean=0.548, low=0.4, high=0.6, n=31, level=0.9)
+
+    def check(name: str, before: float, after: float, stratum: str | None = None) -> GateCheck:
+        means = [reason("loss_means", before=f"{before:.3f}", after=f"{after:.3f}"), reason("loss_lower")]
+        more = {"suite": name, "metric": "undertriage", "stratum": stratum, "value": interval}
+        return GateCheck.because(f"under_triage/{name}/undertriage", "pass", *means, **more)
+
+    add_route(store, Route(served_name="med-v1", model="med", version=1, artifact=ARTIFACT))
+    assert "No gate has measured the live version" in tile(browse("engineer").get("/web/").text, "Under-triage")
+    save_verdict(store, "pass", check("red", 0.57, 0.022), check("gold", 0.2, 0.0), check("red", 0.548, 0.5, "emergency"))
+    shown = tile(browse("engineer").get("/web/").text, "Under-triage")
+    assert "2.2%" in shown and "54.8" not in shown and "No failed probe recorded" in shown
+    save_verdict(store, "pass", check("red", 0.9, 0.6))
+    assert "60.0%" in (shown := tile(browse("engineer").get("/web/").text, "Under-triage")) and "missed" in shown

@@ -14,7 +14,6 @@ from typing import Literal
 
 from medloop.contracts.assistant import Route
 from medloop.contracts.deploy import DeployEvent
-from medloop.contracts.evaluation import Interval
 from medloop.contracts.gate import GateResult
 from medloop.feedback.insight.alerts import standing_alerts
 from medloop.feedback.trigger import TriggerConfig, trigger_config, trigger_wait
@@ -71,7 +70,7 @@ class SafetyStanding:
     alarms: tuple[DeployEvent, ...]
     drifting: int
     probing: bool
-    under_triage: Interval | None
+    under_triage: float | None  # the largest share that any set of the gate's cases has
     waived: int = 0  # checks that the gate refused and people let pass; 0 where one is still refused
 
     @property
@@ -121,13 +120,22 @@ def safety_standing(store: Store) -> SafetyStanding:
     live = live_route(store)
     gate = gates.latest_gate(store, live.artifact) if live is not None and live.artifact is not None else None
     raised = deploy_events.events(store, kinds=("alarm",), served_name=live.served_name) if live is not None else []
-    measured = {check.metric: check.value for check in gate.checks if check.value is not None} if gate else {}
     return SafetyStanding(
         count_incidents(store), live, gate, tuple(event for event in raised if live and event.timestamp >= live.timestamp),
         len(standing_alerts(store.settings.workspace)), live is not None and store.settings.deploy.probe_every_s > 0,
-        next((measured[name] for name in UNDER_TRIAGE if name in measured), None),
+        _missed(gate),
         0 if gate is None else gates.waived_checks(store, gate),
     )  # fmt: skip
+
+
+def _missed(gate: GateResult | None) -> float | None:
+    """The share of emergencies that the live version missed at the gate. A check's own value is the change."""
+    shares: dict[str, list[float]] = {}
+    for check in gate.checks if gate else ():
+        for part in check.parts or ():
+            if part.key == "loss_means" and check.stratum is None and check.metric is not None:
+                shares.setdefault(check.metric, []).append(float(part.values["after"]))
+    return next((max(shares[name]) for name in UNDER_TRIAGE if name in shares), None)
 
 
 def _in_cycle(stage: StageStanding, cycle: CycleProgress | None, at: StageName | None) -> StageStanding:

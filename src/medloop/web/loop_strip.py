@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from medloop.contracts.evaluation import Interval
 from medloop.contracts.gate_reasons import said
 from medloop.jobs import queue
 from medloop.jobs.job_row import TRIGGER
@@ -189,12 +188,12 @@ def _probe(safety: SafetyStanding, t: Translator, link: str) -> SafetyTile:
         return SafetyTile(title, value, "bad", t("safety_probe_failed"), t("safety_probe_gate") if value != "–" else "", link)
     if not safety.probing:
         return SafetyTile(title, value, "none", t("safety_probe_off"), t("safety_probe_gate") if value != "–" else "", link)
-    missed = safety.under_triage.mean if safety.under_triage else None
-    look = "warning" if missed is not None and missed >= MANY_MISSED else "good"  # a quiet probe does not make it good
-    if look == "warning":
-        return SafetyTile(title, value, look, t("safety_probe_many"), t("safety_probe_none_failed"), link)
-    return SafetyTile(title, value, look, t("safety_probe_quiet"), t("safety_probe_gate") if value != "–" else "", link)
+    if safety.under_triage is None:  # a quiet probe does not make it good
+        return SafetyTile(title, value, "warning", t("safety_probe_unmeasured"), t("safety_probe_none_failed"), link)
+    if safety.under_triage >= MANY_MISSED:
+        return SafetyTile(title, value, "warning", t("safety_probe_many"), t("safety_probe_none_failed"), link)
+    return SafetyTile(title, value, "good", t("safety_probe_quiet"), t("safety_probe_gate"), link)
 
 
-def _share(value: Interval | None) -> str:
-    return "–" if value is None or value.mean is None else f"{value.mean:.1%}"
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
