@@ -28,6 +28,7 @@ from medloop.loop.train import objective_of
 from medloop.loop.trust import ADD_THEM, NOTHING, UNREAD_CRITERIA, check
 from medloop.privacy.erasure.contracts import ErasureRequest
 from medloop.reward.criteria import NOTHING_ACCEPTED
+from medloop.serve.gateway.notices import notice
 from medloop.store.lineage_graph import lineage_graph
 from medloop.store.records import criteria
 from medloop.store.tables import rubric_criteria
@@ -166,6 +167,19 @@ def test_as_a_part_of_the_reward_it_scores_corrected_questions_alone(store, sett
     assert ask("我爸刚才嘴角突然歪了，说话也不清楚，该怎么办", URGENT).applies
     assert not ask("手指擦破了皮怎么办？", CALM).applies
     assert not hasattr(part.score([Sample(id="s", question=STROKE, answer=None)])[0], "value")
+
+
+def test_the_chain_and_the_notice_of_the_gateway_are_no_words_that_an_expert_takes_out(store, people):
+    emergency = notice("emergency", STROKE)
+    shown = f"<think>\n脑卒中？\n</think>\n\n{emergency}\n\n{CALM}"
+
+    def drafts(original: str, golden: str) -> set[tuple[str, float, str | None]]:
+        source = correction(store, STROKE, original, golden, recorded_by=people["dr.li"])
+        rows = draft_from(store, source, actor="test")
+        return {(row.content.criterion, row.points, row.content.detector) for row in rows}
+
+    wanted = drafts(CALM, URGENT)
+    assert wanted and drafts(shown, URGENT) == wanted == drafts(shown, f"{emergency}\n\n{URGENT}")
 
 
 def test_rl_says_when_its_reward_does_not_read_the_accepted_criteria(store, settings, people):

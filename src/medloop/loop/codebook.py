@@ -30,7 +30,9 @@ from medloop.lexicon.language import detect_language
 from medloop.loop.rule_guard import forbidden_act
 from medloop.privacy.consent import Register
 from medloop.privacy.phi.scrub import Scrubber
+from medloop.reward.answer_text import split_answer
 from medloop.reward.detect.acts import acts, is_about_medicine
+from medloop.serve.gateway.notices import without_notices
 from medloop.store.db import Store
 from medloop.store.records import codebook, codebook_votes, crud, lineage, quarantine, sites
 from medloop.store.records.audited_read import get_audited
@@ -189,9 +191,13 @@ def unusable(store: Store, record: Correction | Feedback) -> str | None:
 
 
 def corrected_answer(record: Correction) -> CorrectedAnswer | None:
-    """The correction without identifiers, read by the detectors; None where the scrubber doubts its work."""
+    """The correction without identifiers, read by the detectors; None where the scrubber doubts its work.
+
+    The chain and the gateway's notices are no words of the model: an expert who leaves them out forbids nothing.
+    """
     scrubber = Scrubber()
-    texts = (record.prompt, record.original, record.golden, record.reason or "")
+    answers = (without_notices(split_answer(text).visible) or text for text in (record.original, record.golden))
+    texts = (record.prompt, *answers, record.reason or "")
     assessed = [scrubber.assess(text) for text in texts]
     if any(one.quarantined for one in assessed):
         return None

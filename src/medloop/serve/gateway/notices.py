@@ -32,3 +32,11 @@ def notice(key: str, question: str) -> str:
     if language == "zh":
         return chinese
     return english if language == "en" else f"{english}\n{chinese}"
+
+
+def without_notices(answer: str) -> str:
+    """What the model or an expert said in an answer, without the gateway's own sentences."""
+    for texts in notices().values():
+        for text in texts:
+            answer = answer.replace(text, "")
+    return answer.strip()
