@@ -243,6 +243,22 @@ def test_in_an_emergency_only_rules_about_emergencies_or_the_language_are_told()
     assert spoken("Call 911 now.", grave) == "Call 911 now." and spoken("Rest.", calm) != "Rest."
 
 
+@pytest.mark.parametrize(
+    ("question", "calm", "answer", "first"),
+    [
+        ("我爸说话不清楚，胳膊抬不起来。", CALM, "请马上让您爸爸坐救护车去急诊。请立即拨打120。", "请立即拨打120。"),
+        ("My dad slurs his words.", "Let him rest.", "Take your father to the emergency room now. Call 911 now.", "Call 911 now."),
+        ("My dad slurs his words.", "Let him rest.", "Take your father to the emergency room now.", "Take your father to the emergency room now."),
+    ],
+)  # fmt: skip
+def test_a_sentence_about_somebodys_father_stands_first_only_where_there_is_no_other(
+    store, people, question, calm, answer, first
+):
+    correction(store, question, calm, answer, recorded_by=people["dr.li"])
+    [entry] = propose_new(store, actor="test").entries
+    assert entry.content.first_sentence == first
+
+
 @pytest.mark.parametrize("chinese", [True, False], ids=["zh", "en"])
 def test_no_topic_of_the_lexicon_makes_a_rule_that_seems_to_name_a_person(chinese):
     """Such a rule could not be approved: 问到胸痛时 was held, 问到 for somebody who has chest pain."""

@@ -88,6 +88,12 @@ _INSTRUCTS = re.compile(
     r"|^(?:always|never|first|do not|don['’]t|ask|say|tell|send|advise|warn|call)\b|\b(?:must|should)\b(?! (?:not )?have)",
     re.IGNORECASE,
 )
+# "Your father may have a stroke" would be said to a daughter, too; where another sentence will do, that one stands first.
+_NAMES_RELATIVE = re.compile(
+    r"[您你](?:的|家)?(?:爸|妈|父|母|爷|奶|外公|外婆|姥|儿子|女儿|丈夫|妻子|老公|老婆|先生|太太|哥|姐|弟|妹)"
+    r"|\byour (?:father|dad|mother|mom|mum|son|daughter|husband|wife|brother|sister|grand\w+|partner)\b",
+    re.IGNORECASE,
+)
 REWORDED = 0.2  # cosine of n-grams from which a sentence says an earlier one in other words
 INJECTED = ("ignore", "忽略", "system prompt", "系统提示")  # a rule is about answers, not about other rules
 
@@ -307,7 +313,7 @@ def _first_sentence(correction: CorrectedAnswer, added: Sequence[str], removed: 
         fresh = _unlike(correction, new)
         spans = [*sentences(lacked if grave else ()), *sentences(wanted), *_recurring(correction, others), *sentences(lacked)]
         spans += [*again, *(fresh if len(fresh) == 1 else ())]
-    for start, end in spans:
+    for start, end in sorted(spans, key=lambda span: _NAMES_RELATIVE.search(golden, *span) is not None):
         sentence = " ".join(golden[start:end].split())
         # A placeholder of the scrubber is about one person.
         if (start, end) in new and 4 <= len(sentence) <= MOST_SENTENCE and "[" not in sentence:
