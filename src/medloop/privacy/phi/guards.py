@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, cast
 from medloop.privacy.phi.compiled import compiled
 from medloop.privacy.phi.required import required
 
-_OFTEN = 100  # searches after which an expression is worth a guard: working it out takes milliseconds
+LONGEST = 4000  # characters of a text that is noted; nearly every piece is somewhere in a longer text
+_OFTEN = 100  # searches of such texts after which an expression is worth a guard: working it out takes milliseconds
 
 
 class NotedText(NamedTuple):
@@ -61,9 +62,10 @@ class _GuardedPattern:
 
         def counted(text: str, *window: int) -> Any:
             nonlocal left
-            left -= 1
-            if not left:
-                self._guard()
+            if len(text) <= LONGEST:
+                left -= 1
+                if not left:
+                    self._guard()
             return search(text, *window)
 
         return counted
@@ -80,6 +82,10 @@ def _guarded(search: Any, wanted: int, shapes: list[tuple[str, ...]], nothing: A
         return search
     known = noted.get
 
+    def guarded_by_pieces(text: str, *window: int) -> Any:
+        about = known(text)
+        return nothing if about is not None and about[0] & wanted else search(text, *window)
+
     def guarded(text: str, *window: int) -> Any:
         about = known(text)
         if about is not None:
@@ -95,7 +101,7 @@ def _guarded(search: Any, wanted: int, shapes: list[tuple[str, ...]], nothing: A
                         return nothing
         return search(text, *window)
 
-    return guarded
+    return guarded if shapes else guarded_by_pieces
 
 
 _NO_MATCHES = iter(())  # is always at its end
