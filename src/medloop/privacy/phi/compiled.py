@@ -55,7 +55,7 @@ def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
 @lru_cache(maxsize=1024)
 def _charset(starts: Members) -> list[Any]:
     """A class of these members that is quickly looked up; empty where it is not worth it."""
-    near = [(codes.LITERAL, point) for point in _ASCII if is_member(point, tuple(starts), False)] if starts else []
+    near = [(codes.LITERAL, point) for point in sorted(frozenset().union(*map(_ascii_points, starts)))]
     if len(near) > _MOST_STARTS:
         return []
     far = [(codes.RANGE, (max(value[0], 128), value[1])) for code, value in starts if code is codes.RANGE and value[1] > 127]
@@ -63,6 +63,15 @@ def _charset(starts: Members) -> list[Any]:
     if len(far) > _FEW:
         return list(compiler._optimize_charset([*near, *sorted(far, key=repr)])[0])
     return [*(compiler._optimize_charset(near)[0] if near else ()), *sorted(far, key=repr)]
+
+
+@lru_cache(maxsize=4096)
+def _ascii_points(member: Any) -> frozenset[int]:
+    code, value = member
+    if code is codes.CATEGORY:
+        return frozenset(point for point in _ASCII if is_member(point, (member,), False))
+    first, last = (value, value) if code is codes.LITERAL else value
+    return frozenset(range(first, min(last, 127) + 1))
 
 
 def _rewritten(items: Any, any_case: bool) -> Any:
@@ -119,19 +128,21 @@ def _other_forms(char: str) -> str:
 
 def _joined(state: Any, branches: list[list[Any]]) -> list[Any]:
     """The alternatives, those that begin alike as one. No other that can match in the same place is passed."""
-    groups = list[tuple[Any, list[list[Any]]]]()
+    groups, of_first, last_with = list[list[list[Any]]](), dict[tuple[Any, ...], int](), dict[int, int]()
+    after = 0  # the first group that others may join: those before stand before an alternative that may begin with anything
     for branch in branches:
         first = _first_of(branch)
-        for key, rests in reversed(groups):
-            if first is None or key is None or (key != first and not _points(key).isdisjoint(_points(first))):
-                groups.append((first, [branch]))
-                break
-            if key == first:
-                rests.append(branch)
-                break
+        group = of_first.get(first, -1) if first is not None else -1
+        if first is None or group < after or any(last_with[point] > group for _, point in first):
+            group = len(groups)
+            groups.append([])
+        groups[group].append(branch)
+        if first is None:
+            after = len(groups)
         else:
-            groups.append((first, [branch]))
-    return [_join(state, alike) for _, alike in groups]
+            of_first[first] = group
+            last_with |= dict.fromkeys((point for _, point in first), group)
+    return [_join(state, alike) for alike in groups]
 
 
 def _join(state: Any, alike: list[list[Any]]) -> Any:
@@ -147,10 +158,6 @@ def _first_of(branch: list[Any]) -> tuple[Any, ...] | None:
         return None
     members = (branch[0],) if branch[0][0] is codes.LITERAL else tuple(branch[0][1])
     return members if all(code is codes.LITERAL for code, _ in members) else None
-
-
-def _points(members: Iterable[tuple[Any, int]]) -> set[int]:
-    return {point for _, point in members}
 
 
 class _Starts(NamedTuple):
