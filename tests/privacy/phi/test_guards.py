@@ -1,18 +1,11 @@
 """A guarded expression finds what the expression finds, on texts of every kind."""
 
-import functools
-import gc
-import importlib
-import pkgutil
 import re
 import time
-import types
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
-from medloop.privacy import phi
 from medloop.privacy.phi import guards, noted_text
 from medloop.privacy.phi.required import required
 
@@ -26,26 +19,6 @@ TEXTS = (
     "grüße von Zoë Müller-Ångström, née O’Neill, sœur Ümit; tel: +49 (0)30 1234567, IBAN DE89 3704 0044 0532 0130 00",
     "v：a b c 1 3 5 7 9 and 4 8 then 2 1 and 7 7 3 5 9, dee dee underscore 88, nineteen forty-two, oh seven, eleven, http://a.b/c",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def expressions() -> list[tuple[str, int]]:
-    """All of the scrubber: those in its modules, and in tables, partials and closures there."""
-    names = [module.name for module in pkgutil.walk_packages(phi.__path__, f"{phi.__name__}.")]
-    waiting = [value for name in names for value in vars(importlib.import_module(name)).values()]
-    seen, patterns = set[int](), dict[tuple[str, int], None]()
-    while waiting:
-        value = waiting.pop()
-        if id(value) in seen or isinstance(value, type | types.ModuleType | str | int | float | np.ndarray | set | frozenset):
-            continue
-        seen.add(id(value))
-        if isinstance(value, guards._GuardedPattern):
-            patterns[value.pattern, value._given_flags] = None
-        elif isinstance(value, types.FunctionType):
-            waiting += [cell.cell_contents for cell in value.__closure__ or ()]
-        elif isinstance(value, tuple | list | dict | functools.partial) and len(gc.get_referents(value)) < 1000:
-            waiting += gc.get_referents(value)
-    return list(patterns)
 
 
 def test_what_is_required_is_in_every_match_of_every_expression(expressions):

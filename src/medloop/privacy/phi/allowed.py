@@ -8,6 +8,7 @@ title gives is replaced all the same: "Dr. Baker" is a person, "Baker cyst" is n
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,6 +137,7 @@ def is_added(word: str) -> bool:
     return word.lower() in _added.english
 
 
+@lru_cache(maxsize=32_768)
 def is_illness(word: str) -> bool:
     return _ILLNESS.search(word) is not None and not lists.is_listed(word, lists.NAMES)
 
@@ -151,6 +153,10 @@ def is_term(text: str, span: Span) -> bool:
     if _ABBREVIATION.fullmatch(text, start, end) and not lists.is_listed(text[start:end].lower(), lists.NAMES):
         return not text.isupper()  # OGD, CABG, DNR
     phrase, medical = text[start:end].lower(), lists.medical_words()
+    words = _WORD.findall(phrase)
+    is_name = kind != "PLACE" and not added.english and any(map(_is_only_name, words))
+    if is_name and not phrase.startswith(("ray", "x")) and "-" not in text[max(0, start - 1) : end + 1]:  # x-ray, Dix-Hallpike
+        return _WORT.match(text, end) is not None or (_TERM_NOUN.match(text, end) is not None and not _TITLE.match(phrase))
     if phrase.startswith(("x-ray", "x ray")) or (
         phrase.startswith("ray") and text[max(0, start - 2) : start].lower() in ("x-", "x ")
     ):
@@ -159,7 +165,6 @@ def is_term(text: str, span: Span) -> bool:
         return True
     if _TERM_NOUN.match(text, end):
         return not _TITLE.match(phrase)
-    words = _WORD.findall(phrase)
     if words and _is_plain_word(text, start, end, words):
         return True
     if kind == "PLACE" and words and all(lists.is_listed(word, _NATIONS) or word in _JOINTS for word in words):
@@ -194,6 +199,16 @@ def is_term(text: str, span: Span) -> bool:
         return all(word in lists.eponyms() for word in words) and _beside_eponym(text, start, end)
     eponyms = lists.eponyms()
     return not unknown or (all(word in eponyms for word in unknown) and _beside_eponym(text, start, end))
+
+
+@lru_cache(maxsize=32_768)
+def _is_only_name(word: str) -> bool:
+    """A listed name that no rule of `is_term` takes for a part of a term: whatever stands with it in a span, the span is none."""
+    if not lists.is_listed(word, lists.NAMES) or lists.tier(word) in lists.ORDINARY or _ILLNESS.search(word):
+        return False
+    if word in WORD_NAMES or word in lists.medical_words() or word in lists.eponyms():
+        return False
+    return word not in _JOINTS and word not in _WITHOUT_APOSTROPHE and word not in _DRUG_FORMS
 
 
 def _is_drug(text: str, start: int, end: int, words: list[str]) -> bool:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from ahocorasick_rs import AhoCorasick
+
 from medloop.privacy.phi.chinese import places as chinese_places
 from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.lists import NAMES, is_listed, lines
@@ -187,7 +189,7 @@ DISGUISES = (
 
 
 _HINTS = sorted({hint for row in DISGUISES if isinstance(row.hints, tuple) for hint in row.hints})
-_ASCII_HINTS = [hint for hint in _HINTS if hint.isascii()]
+_FIND_HINTS = AhoCorasick(_HINTS)
 _HINTED = [(frozenset(row.hints), row) for row in DISGUISES if isinstance(row.hints, tuple) and row.hints]
 _COUNTED = [(row.hints, row) for row in DISGUISES if isinstance(row.hints, int)]
 _ALWAYS = [row for row in DISGUISES if row.hints == ()]
@@ -202,7 +204,7 @@ def may_hide(folded: str) -> bool:
         return True
     if any(row.may_hide(folded) for row in _ALWAYS if row.in_ascii):
         return True
-    present = {hint for hint in (_ASCII_HINTS if is_ascii else _HINTS) if hint in lower}
+    present = set(_FIND_HINTS.find_matches_as_strings(lower, overlapping=True))
     for hints, row in _HINTED:
         if not hints.isdisjoint(present) and (row.in_ascii or not is_ascii) and row.may_hide(folded):
             return True

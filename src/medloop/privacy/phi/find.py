@@ -132,7 +132,9 @@ _PART_BEFORE, _PART_BEHIND = lazy_pattern(r"\b[A-Z][a-z]{2,20}-$"), lazy_pattern
 def _with_hyphens(plain: str, span: Span) -> Span:
     """A name with what a hyphen joins to it, an eponym too: Hodgkin-(Ames)."""
     start, end, kind = span
-    if kind != "NAME":
+    if kind != "NAME" or not (
+        "-" in plain[max(0, start - 2) : start] or plain.startswith("-", end)
+    ):  # "-", or "-" and a line end
         return span
     before, behind = _PART_BEFORE.search(plain, max(0, start - 22), start), _PART_BEHIND.match(plain, end)
     return before.start() if before else start, behind.end() if behind else end, kind

@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Any, NamedTuple, cast
 
+from medloop.privacy.phi.compiled import compiled
 from medloop.privacy.phi.required import required
 
-_OFTEN = 100  # searches after which an expression is worth a guard: working it out takes milliseconds
+LONGEST = 4000  # characters of a text that is noted; nearly every piece is somewhere in a longer text
+_OFTEN = 100  # searches of such texts after which an expression is worth a guard: working it out takes milliseconds
 
 
 class NotedText(NamedTuple):
@@ -49,10 +51,10 @@ class _GuardedPattern:
     def __getattr__(self, name: str) -> Any:
         if name not in _METHODS:
             raise AttributeError(name)
-        compiled = re.compile(self.pattern, self._given_flags)
-        self.__dict__.update({method: getattr(compiled, method) for method in _METHODS})
-        self.__dict__["search"] = self._counted(compiled.search)
-        self.__dict__["finditer"] = self._counted(compiled.finditer)
+        regex = self._regex = compiled(self.pattern, self._given_flags)
+        self.__dict__.update({method: getattr(regex, method) for method in _METHODS})
+        self.__dict__["search"] = self._counted(regex.search)
+        self.__dict__["finditer"] = self._counted(regex.finditer)
         return self.__dict__[name]
 
     def _counted(self, search: Any) -> Any:
@@ -60,24 +62,29 @@ class _GuardedPattern:
 
         def counted(text: str, *window: int) -> Any:
             nonlocal left
-            left -= 1
-            if not left:
-                self._guard()
+            if len(text) <= LONGEST:
+                left -= 1
+                if not left:
+                    self._guard()
             return search(text, *window)
 
         return counted
 
     def _guard(self) -> None:
-        compiled, needed = re.compile(self.pattern, self._given_flags), required(self.pattern, self._given_flags)
+        regex, needed = self._regex, required(self.pattern, self._given_flags)
         wanted = _add(needed.pieces)
-        self.__dict__["search"] = _guarded(compiled.search, wanted, needed.shapes, None)
-        self.__dict__["finditer"] = _guarded(compiled.finditer, wanted, needed.shapes, _NO_MATCHES)
+        self.__dict__["search"] = _guarded(regex.search, wanted, needed.shapes, None)
+        self.__dict__["finditer"] = _guarded(regex.finditer, wanted, needed.shapes, _NO_MATCHES)
 
 
 def _guarded(search: Any, wanted: int, shapes: list[tuple[str, ...]], nothing: Any) -> Any:
     if not wanted and not shapes:
         return search
     known = noted.get
+
+    def guarded_by_pieces(text: str, *window: int) -> Any:
+        about = known(text)
+        return nothing if about is not None and about[0] & wanted else search(text, *window)
 
     def guarded(text: str, *window: int) -> Any:
         about = known(text)
@@ -94,7 +101,7 @@ def _guarded(search: Any, wanted: int, shapes: list[tuple[str, ...]], nothing: A
                         return nothing
         return search(text, *window)
 
-    return guarded
+    return guarded if shapes else guarded_by_pieces
 
 
 _NO_MATCHES = iter(())  # is always at its end

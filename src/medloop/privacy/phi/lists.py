@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
 
@@ -57,6 +57,7 @@ def tiers() -> dict[str, str]:
     return dict.fromkeys(_REQUEST_VERBS.split(), "3") | listed
 
 
+@lru_cache(maxsize=32_768)  # a dozen finders ask about the same word
 def tier(word: str) -> str:
     """How frequent this word (in lower case) is."""
     return tiers().get(word, UNLISTED)
@@ -110,11 +111,13 @@ def chinese_terms(terms: Iterable[str]) -> ChineseTerms:
     return ChineseTerms(groups, frozenset(pairs))
 
 
+@lru_cache(maxsize=32_768)
 def lists_of(word: str) -> str:
     """The letters of the lists that hold this word (in lower case)."""
     return word_lists().get(word, "")
 
 
+@lru_cache(maxsize=32_768)
 def is_listed(word: str, among: frozenset[WordList]) -> bool:
     """Whether one of these lists holds the word (in lower case)."""
     return not among.isdisjoint(word_lists().get(word, ""))

@@ -78,17 +78,25 @@ def _parts(words: frozenset[str]) -> Iterator[frozenset[str]]:
 def find(folded: str, persons: Iterable[str]) -> Iterator[Span]:
     """Where these names, or their surnames and first names, stand again in the text."""
     chinese, words = set[str](), dict[str, bool]()
-    for person in persons:
-        if _HAN.fullmatch(person):
-            if len(person) > 1:
-                chinese.add(person)
-        else:
-            parts = [part for part in _WORD.findall(plain(person)) if len(part) > 2 and part not in _PARTICLES]
-            words.update({part: lists.tier(part) != lists.UNLISTED for part in parts})
+    for person in dict.fromkeys(persons):
+        parts = _parts_of(person)
+        if parts is not None:
+            words |= parts
+        elif len(person) > 1:
+            chinese.add(person)
     if chinese:
         yield from _find_chinese(folded, chinese)
     if words:
         yield from _find_latin(folded, words)
+
+
+@lru_cache(maxsize=16_384)
+def _parts_of(person: str) -> dict[str, bool] | None:
+    """The words of a name, and whether each is an ordinary word too; None for a Chinese name."""
+    if _HAN.fullmatch(person):
+        return None
+    parts = [part for part in _WORD.findall(plain(person)) if len(part) > 2 and part not in _PARTICLES]
+    return {part: lists.tier(part) != lists.UNLISTED for part in parts}
 
 
 def _find_chinese(folded: str, names: set[str]) -> Iterator[Span]:

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medloop.patterns import lazy_pattern
-from medloop.privacy.phi.guards import NotedText, clauses, noted
+from medloop.privacy.phi.guards import LONGEST, NotedText, clauses, noted
 from medloop.privacy.phi.required import SHAPES, SIZE
 
-_LONGEST = 4000  # characters; nearly every piece is somewhere in a longer text
 _KEPT = 128  # texts
 _HASH_BITS = 20
 _MANY = 20  # expressions compiled since, for which the table is built again
@@ -71,7 +70,7 @@ _table, _lock = _PieceTable(), Lock()
 
 def note(*texts: str) -> None:
     """Searches of these texts look at their pieces first."""
-    new = [text for text in texts if SIZE <= len(text) <= _LONGEST and text not in noted]
+    new = [text for text in texts if SIZE <= len(text) <= LONGEST and text not in noted]
     new = [text for text in new if text.isascii() or not _ODD.search(text)]
     if not new:
         return

@@ -144,7 +144,7 @@ class _Shapes(_Letters):
 
 @lru_cache(maxsize=1024)
 def _shapes_of(members: tuple[Any, ...], any_case: bool) -> frozenset[str]:
-    return frozenset(SHAPES[point] for point in range(128) if _is_member(point, members, any_case))
+    return frozenset(SHAPES[point] for point in range(128) if is_member(point, members, any_case))
 
 
 _CATEGORIES: dict[Any, Callable[[str], bool]] = {
@@ -157,7 +157,7 @@ _CATEGORIES: dict[Any, Callable[[str], bool]] = {
 }
 
 
-def _is_member(point: int, members: Sequence[Any], any_case: bool) -> bool:
+def is_member(point: int, members: Sequence[Any], any_case: bool) -> bool:
     """Whether a class of an expression has this ASCII character."""
     forms = {point, ord(chr(point).lower()), ord(chr(point).upper())} if any_case else {point}
     negated = members[0][0] is codes.NEGATE

@@ -92,9 +92,13 @@ _WORD_FORMS = frozenset(
 )
 
 
+_ALL = tuple(
+    (finder, finder.name in _WORD_FORMS) for finder in (*FINDERS, *slots.FINDERS, *unusual.FINDERS, *placed_names.FINDERS)
+)
+
+
 def find(folded: str, opinion: SecondOpinion | None = None) -> Iterator[Span]:
-    for finder in (*FINDERS, *slots.FINDERS, *unusual.FINDERS, *placed_names.FINDERS):
-        may_be_word = finder.name in _WORD_FORMS
+    for finder, may_be_word in _ALL:
         for asked, (start, end) in enumerate(finder.find(folded)):
             if not may_be_word or not _is_word(folded, start, end, opinion, asked):
                 yield start, end, finder.kind

@@ -3,6 +3,7 @@
 `RULES` is the table, in the order in which the rules are tried: the first that applies decides.
 """
 
+# ruff: noqa: E501  a rule in one line is easier to read than one in pieces
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -101,6 +102,12 @@ class CandidateRule(NamedTuple):
     is_phi: bool
     kinds: tuple[str, ...] = ("NAME", "PLACE", "ORG")
     """It applies to no candidate of another kind."""
+    medical: bool = False
+    """It applies in no text that is not about medicine."""
+    mixed: bool = False
+    """It applies in no text in small letters or capitals alone."""
+    one_word: bool | None = None
+    """It applies to no candidate of several words, or (False) of one."""
 
 
 def is_phi(candidate: PhiCandidate) -> bool:
@@ -108,7 +115,7 @@ def is_phi(candidate: PhiCandidate) -> bool:
 
 
 def deciding_rule(candidate: PhiCandidate) -> CandidateRule:
-    for rule in _RULES_OF[candidate.kind]:
+    for rule in _rules_for(False, candidate.kind, candidate.is_medical, candidate.mixed_case, len(candidate.words) == 1):
         if rule.applies(candidate):
             return rule
     raise AssertionError("the last rule always applies")
@@ -116,7 +123,21 @@ def deciding_rule(candidate: PhiCandidate) -> CandidateRule:
 
 def is_word_phi(candidate: PhiCandidate) -> bool:
     """As `is_phi` for a word by itself: what stands beside it does not count."""
-    return next(rule for rule in _WORD_RULES_OF[candidate.kind] if rule.applies(candidate)).is_phi
+    rules = _rules_for(True, candidate.kind, candidate.is_medical, candidate.mixed_case, len(candidate.words) == 1)
+    return next(rule for rule in rules if rule.applies(candidate)).is_phi
+
+
+@lru_cache
+def _rules_for(for_word: bool, kind: str, medical: bool, mixed: bool, one_word: bool) -> list[CandidateRule]:
+    """Those that can apply: to ask the others would be most of the work."""
+    return [
+        rule
+        for rule in (WORD_RULES if for_word else RULES)
+        if kind in rule.kinds
+        and (medical or not rule.medical)
+        and (mixed or not rule.mixed)
+        and (rule.one_word is None or rule.one_word == one_word)
+    ]
 
 
 def _is_short_form(candidate: PhiCandidate) -> bool:
@@ -196,16 +217,20 @@ def _is_eponym(candidate: PhiCandidate) -> bool:
     if not candidate.is_medical or candidate.kind == "PLACE":
         return False
     for distance, token in enumerate(candidate.tokens[candidate.last + 1 : candidate.last + 4]):
-        word, lower = token.word, token.word.lower()
+        word = token.word
         if word in ".,;:(\n":
             return False
-        if WordList.DISEASE_WORD in lists.lists_of(lower):
-            return True
-        if word.islower() and _MEDICAL_ENDING.search(word) and not is_plain(word):
-            return True
-        if lower in _EPONYM_WORDS and (not distance or word[0].isupper()):
+        if _is_named_after_person(word) or (word.lower() in _EPONYM_WORDS and (not distance or word[0].isupper())):
             return True
     return False
+
+
+@lru_cache(maxsize=32_768)
+def _is_named_after_person(word: str) -> bool:
+    """A word for a disease or a sign: what stands before it is its name."""
+    if WordList.DISEASE_WORD in lists.lists_of(word.lower()):
+        return True
+    return word.islower() and _MEDICAL_ENDING.search(word) is not None and not is_plain(word)
 
 
 def _is_department(candidate: PhiCandidate) -> bool:
@@ -309,8 +334,8 @@ def _is_titled(candidate: PhiCandidate) -> bool:
     tokens, first = candidate.tokens, candidate.first
     if candidate.kind != "NAME":
         return False
-    before = next((tokens[index].word for index in range(first - 1, max(-1, first - 3), -1) if tokens[index].word != "."), "")
-    return before.lower() in TITLES
+    before = first - 2 if first > 1 and tokens[first - 1].word == "." else first - 1
+    return before >= 0 and tokens[before].word.lower() in TITLES
 
 
 def _is_in_country(candidate: PhiCandidate) -> bool:
@@ -324,55 +349,34 @@ def _is_ordinary_word(candidate: PhiCandidate) -> bool:
 
 
 WORD_RULES = (
-    CandidateRule("time or price", "the next check of the drip is at {9:40 AM}", _is_time_or_price, False, ("PLACE",)),
-    CandidateRule(
-        "number with single letters", "her refraction on the left is now {+2 D}", _is_number_with_letters, False, ("PLACE",)
-    ),
-    CandidateRule("dose", "all of the patients took {500 MG} daily", _is_dose, False, ("PLACE",)),
-    CandidateRule("counted term", "patients with {12 Lymphoma} cells", _is_counted_term, False, ("PLACE",)),
+    CandidateRule("time or price", "the next check of the drip is at {9:40 AM}", _is_time_or_price, False, ("PLACE",), mixed=True),
+    CandidateRule("number with single letters", "her refraction on the left is now {+2 D}", _is_number_with_letters, False, ("PLACE",)),
+    CandidateRule("dose", "all of the patients took {500 MG} daily", _is_dose, False, ("PLACE",), medical=True),
+    CandidateRule("counted term", "patients with {12 Lymphoma} cells", _is_counted_term, False, ("PLACE",), medical=True),
     CandidateRule("values of a note", "{9 14, GAD-7 11, Lexapro 10, CBT} next week", _is_measured, False, ("PLACE",)),
-    CandidateRule(
-        "any other place with a number", "patients of {12 Malmesbury}", lambda c: c.is_numbered_place, True, ("PLACE",)
-    ),
-    CandidateRule("no capital in a text that uses them", "Call {malmesbury} now", _has_no_capital, False),
-    CandidateRule("public body", "patients of {World Bank} funds", _is_public_body, False),
-    CandidateRule("country in a medical article", "patients in {Kenya} had fever", _is_land_of_article, False, ("PLACE",)),
+    CandidateRule("any other place with a number", "patients of {12 Malmesbury}", lambda c: c.is_numbered_place, True, ("PLACE",)),
+    CandidateRule("no capital in a text that uses them", "Call {malmesbury} now", _has_no_capital, False, mixed=True),
+    CandidateRule("public body", "patients of {World Bank} funds", _is_public_body, False, medical=True),
+    CandidateRule("country in a medical article", "patients in {Kenya} had fever", _is_land_of_article, False, ("PLACE",), medical=True),
     CandidateRule("name behind a title", "she was one of the patients of Dr. {Fever}", _is_titled, True, ("NAME",)),
     CandidateRule("place in a country", "She lives in {Malmesbury, France}", _is_in_country, True, ("PLACE",)),
-    CandidateRule("ordinary word or inhabitant", "patients were {Jordanians} by birth", _is_ordinary_word, False),
+    CandidateRule("ordinary word or inhabitant", "patients were {Jordanians} by birth", _is_ordinary_word, False, medical=True, one_word=True),
     CandidateRule("nothing but terms", "most of the patients took {Tylenol, Metoprolol} daily", PhiCandidate.all_terms, False),
     CandidateRule("anything else", "Call {Annabelle Kowalczyk}", lambda _: True, True),
-)
+)  # fmt: skip
 RULES = (
     CandidateRule("short form of a verb", "Thanks, {Don}'t stop the tablets", _is_short_form, False),
-    CandidateRule(
-        "frequent word that opens a sentence without a person",
-        "{Put} ice on the knee of all",
-        _begins_no_person,
-        False,
-        ("NAME",),
-    ),
-    CandidateRule(
-        "short or ordinary word that people are called by", "{Wu} was here with a cough again", _is_called_so, True, ("NAME",)
-    ),
-    CandidateRule("word that seldom is a name", "the patients said: {Nice}, what about it", _is_seldom_name, False, ("NAME",)),
-    CandidateRule(
-        "ordinary words and nobody's name", "the {Glomerular Filtration Rate} of patients fell", _is_heading, False, ("NAME",)
-    ),
+    CandidateRule("frequent word that opens a sentence without a person", "{Put} ice on the knee of all", _begins_no_person, False, ("NAME",), mixed=True, one_word=True),
+    CandidateRule("short or ordinary word that people are called by", "{Wu} was here with a cough again", _is_called_so, True, ("NAME",), mixed=True, one_word=True),
+    CandidateRule("word that seldom is a name", "the patients said: {Nice}, what about it", _is_seldom_name, False, ("NAME",), one_word=True),
+    CandidateRule("ordinary words and nobody's name", "the {Glomerular Filtration Rate} of patients fell", _is_heading, False, ("NAME",), one_word=False),
     CandidateRule("remark of a few ordinary words", "{Outdated} Guideline", _is_remark, False),
-    CandidateRule("small talk in small letters", "the patients were {using okay} doses of it", _is_small_talk, False),
-    CandidateRule(
-        "eponym of a disease, a sign or an institute", "patients with {Marie-Tooth} disease", _is_eponym, False, ("NAME", "ORG")
-    ),
-    CandidateRule(
-        "department, not a house", "ask the people of the {Internal Medicine Clinic} there", _is_department, False, ("ORG",)
-    ),
-    CandidateRule("ordinary word that opens a sentence", "{Grace} period for the copay ends", _opens_sentence, False, ("NAME",)),
+    CandidateRule("small talk in small letters", "the patients were {using okay} doses of it", _is_small_talk, False, medical=True),
+    CandidateRule("eponym of a disease, a sign or an institute", "patients with {Marie-Tooth} disease", _is_eponym, False, ("NAME", "ORG"), medical=True),
+    CandidateRule("department, not a house", "ask the people of the {Internal Medicine Clinic} there", _is_department, False, ("ORG",), mixed=True),
+    CandidateRule("ordinary word that opens a sentence", "{Grace} period for the copay ends", _opens_sentence, False, ("NAME",), mixed=True, one_word=True),
     *WORD_RULES,
-)
-_KINDS = ("NAME", "PLACE", "ORG")
-_RULES_OF = {kind: [rule for rule in RULES if kind in rule.kinds] for kind in _KINDS}
-_WORD_RULES_OF = {kind: [rule for rule in WORD_RULES if kind in rule.kinds] for kind in _KINDS}
+)  # fmt: skip
 
 
 @lru_cache(maxsize=4096)

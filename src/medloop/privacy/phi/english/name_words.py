@@ -131,7 +131,7 @@ def rule_for(word: str, expected: bool) -> WordRule:
 def name_end(text: str, start: int, end: int, expected: bool) -> int:
     """Where the name between `start` and `end` ends: behind the last word that can belong to it; 0 if the first cannot."""
     matches = list(_WORD.finditer(text, start, end))
-    words = [re.sub(r"(?:['’]s|\.)$", "", match[0]).lower() for match in matches]
+    words = [_without_ending(match[0]) for match in matches]
     last = 0
     for index, (match, word) in enumerate(zip(matches, words, strict=True)):
         if len(word) == 1 or word in _PARTICLES:
@@ -140,6 +140,11 @@ def name_end(text: str, start: int, end: int, expected: bool) -> int:
             break
         last = match.end()
     return last
+
+
+@lru_cache(maxsize=32_768)
+def _without_ending(word: str) -> str:
+    return re.sub(r"(?:['’]s|\.)$", "", word).lower()
 
 
 def _is_beside_name(words: Sequence[str], index: int, expected: bool) -> bool:
@@ -217,4 +222,7 @@ def is_plain(word: str) -> bool:
                 forms += [lower[:-3] + "fe", lower[:-3] + "f"]
             elif lower.endswith("ies"):
                 forms.append(lower[:-3] + "y")
-    return any(len(form) > 2 and known.get(form) in ORDINARY for form in forms)
+    for form in forms:
+        if len(form) > 2 and known.get(form) in ORDINARY:
+            return True
+    return False

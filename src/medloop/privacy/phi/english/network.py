@@ -46,7 +46,12 @@ def features(word: str) -> tuple[str, ...]:
 @lru_cache(maxsize=32_768)
 def rows_of(word: str) -> tuple[int, ...]:
     """The rows of the table that are added up for a word."""
-    return tuple(zlib.crc32(feature.encode()) % SIZE for feature in features(word))
+    return tuple(map(_row_of, features(word)))
+
+
+@lru_cache(maxsize=16_384)
+def _row_of(feature: str) -> int:
+    return zlib.crc32(feature.encode()) % SIZE
 
 
 class WordNetwork:
@@ -122,7 +127,7 @@ class WordNetwork:
             new = np.maximum(new.reshape(size, -1)[:count] + bias, 0)
             hidden = hidden + new if number else new
         logits = hidden @ self.last[:, 0] + self.last_bias[0]
-        chances: list[float] = (1 / (1 + np.exp(-np.clip(logits, -30, 30)))).tolist()
+        chances: list[float] = (1 / (1 + np.exp(-np.minimum(np.maximum(logits, -30), 30)))).tolist()
         return chances
 
 

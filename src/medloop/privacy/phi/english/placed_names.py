@@ -43,19 +43,17 @@ def find(tagged: Iterable[TaggedPart]) -> tuple[list[Span], float]:
             continue
         chances = _without_foreign(part.tokens, chances)
         last = -1
-        for index, (token, chance) in enumerate(zip(part.tokens, chances, strict=True)):
-            if index <= last or chance < DOUBTFUL or not _may_name(token.word, is_mixed, is_long):
+        for index in [
+            index for index, chance in enumerate(chances) if chance >= DOUBTFUL
+        ]:  # only what may be a name has a chance
+            if index <= last:
                 continue
+            token, chance = part.tokens[index], chances[index]
             beside = part.text[max(0, token.start - 1) : token.start] + part.text[token.end : token.end + 1]
             if part.text[token.end : token.end + 2] in _NOT or not _CODE.isdisjoint(beside):
                 continue
             last = index
-            while (
-                chance >= _GOES_ON
-                and last + 1 < len(chances)
-                and chances[last + 1] >= _GOES_ON
-                and _may_name(part.tokens[last + 1].word, is_mixed, is_long)
-            ):
+            while chance >= _GOES_ON and last + 1 < len(chances) and chances[last + 1] >= _GOES_ON:
                 last += 1
             if is_mixed and last - index >= _LONGEST and any(part.tokens[n].word.islower() for n in range(index, last + 1)):
                 continue

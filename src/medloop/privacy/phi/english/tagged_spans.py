@@ -118,21 +118,22 @@ def nearest(tagged: Iterable[TaggedPart]) -> float:
 def _nearest_in(part: LatinPart, margins: Sequence[float], best: float) -> float:
     is_medical, mixed_case = part.is_medical, tagger.case_of(part.text) == LetterCase.MIXED
     is_remark = len(part.tokens) < _REMARK
-    before = "\n"
-    for token, margin in zip(part.tokens, margins, strict=True):
-        word, opens, is_day, before = token.word, before in _ENDS, before.lower() in _BEFORE_DAY, token.word
+    for index, margin in enumerate(margins):
+        if margin <= best:
+            continue
+        token, before = part.tokens[index], part.tokens[index - 1].word if index else "\n"
+        word, opens, is_day = token.word, before in _ENDS, before.lower() in _BEFORE_DAY
         if is_day and word.lower() in _WEEKDAYS:  # "The Friday clinic"; "Friday says" is a person
             continue
         if is_remark and (word.lower() in SELDOM_NAMES or _is_nobody(word)):  # "Good.", "Rude tone"
             continue
-        if mixed_case and margin > best and _is_called_so(word):
+        if mixed_case and _is_called_so(word):
             best = margin
             continue
         if (is_medical or is_remark or opens) and _is_heading(word):
             continue
         if (
-            margin <= best
-            or margin <= DOUBTLESS
+            margin <= DOUBTLESS
             or not word[0].isalpha()
             or is_listed(word.lower(), _NATION)  # "a clinic that speaks English"; "Dr. English" has been removed
             or _is_frequent(word)
@@ -293,7 +294,7 @@ def _latin_lines(folded: str) -> list[tuple[int, int]]:
     start = 0
     for line in folded.splitlines(keepends=True):
         end = start + len(line)
-        if len(_CJK.findall(line)) * 3 < len(_LETTER.findall(line)) and line.count(" ") >= 3:
+        if line.count(" ") >= 3 and len(_CJK.findall(line)) * 3 < len(_LETTER.findall(line)):
             if runs and runs[-1][1] == start:
                 runs[-1] = (runs[-1][0], end)
             else:

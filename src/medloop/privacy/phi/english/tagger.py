@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from medloop.privacy.phi import lists
@@ -23,7 +23,9 @@ _LETTER = r"[^\W\d_\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 _MAX_DULL = 16  # of so many numbers and signs in a row the rest is left out: no address is like that, hostile text is
 _SHORT = r"['’](?:[sdmt]|re|ve|ll|S)\b"  # "they're", "Anna's": two words
 TOKEN = lazy_pattern(rf"{_LETTER}+(?:(?!{_SHORT})['’]{_LETTER}+)*|\d+|{_SHORT}|[^\w\s]|\n")
+_ASCII_TOKEN = lazy_pattern(rf"[A-Za-z]+(?:(?!{_SHORT})'[A-Za-z]+)*|[0-9]+|{_SHORT}|[^\w\s]|\n")  # the same in ASCII, sooner
 _DULL_RUN = lazy_pattern(rf"(?:[^\w\s]|[\d_]+|\s){{{_MAX_DULL + 1}}}")
+_NO_LETTERS = lazy_pattern(rf"[^A-Za-z]{{{_MAX_DULL + 1}}}")  # every such run has one, and it is found sooner
 _PERSON = frozenset("i my me we our he she his her you your they their him mr mrs ms dr".split())
 _MEDICAL = lazy_pattern(
     r"(?:symptoms?|diseases?|syndromes?|disorders?|treatments?|treated|therap[a-z]{1,7}|diagnos[a-z]{1,6}|patients?|genes?|genetic|cancers?|tumou?rs?"
@@ -38,13 +40,16 @@ EDGE = "<edge>"
 _SPELLED_TIERS = frozenset("0125")  # a word of these is a feature by itself
 _AFFIX_TIERS = frozenset("345o")  # of a word of these the first and last letters are features
 _TELLING_LISTS = frozenset(WordList) - {WordList.FIRST_NAME, WordList.SURNAME, WordList.TOWN, WordList.STATE}
-_LAND_LISTS = (WordList.COUNTRY, WordList.STATE, WordList.NATION)
+_LAND_LISTS = frozenset((WordList.COUNTRY, WordList.STATE, WordList.NATION))
 
 
 class Token(NamedTuple):
     start: int
     end: int
     word: str
+
+
+_new_token = partial(tuple.__new__, Token)  # half the time of Token(), which is a tenth of that of a short text
 
 
 class LetterCase(StrEnum):
@@ -69,10 +74,10 @@ class WordShape(StrEnum):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Word:
-    """What the tagger sees of a word.
+class Outline:
+    """What the tagger sees of a word that stands beside another: rare words in the same lists look alike.
 
-    Compared by identity: `look` returns the same object for the same word, which makes it a cheap key of the cached sums.
+    Compared by identity, as is `Word`: there is one object for what looks alike, which makes it a cheap key of the cached sums.
     """
 
     form: str
@@ -81,26 +86,39 @@ class Word:
     """Shape, tier and lists."""
     short_key: str
     """Shape and tier."""
-    affixes: tuple[str, ...]
+
+
+_outline = lru_cache(maxsize=32_768)(Outline)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Word:
+    """What the tagger sees of a word."""
+
+    outline: Outline
+    affixes: tuple[str, ...] = ()
     can_be_phi: bool = True
     """False: in a text with capitals this cannot be part of a name, place or organisation."""
 
 
 def tokens(text: str, known: Sequence[tuple[int, int, str]] = ()) -> list[Token]:
     """Words, numbers, signs and line ends; what is already known to be an identifier is one token with its kind as word."""
-    if not known and not _DULL_RUN.search(text):
-        return [Token(match.start(), match.end(), match[0]) for match in TOKEN.finditer(text)]
+    token = _ASCII_TOKEN if text.isascii() else TOKEN
+    if not known and not (_NO_LETTERS.search(text) and _DULL_RUN.search(text)):
+        return [_new_token((*match.span(), match[0])) for match in token.finditer(text)]
     result: list[Token] = []
     added, dull, spans = False, 0, iter([*known, (len(text) + 1, len(text) + 1, "")])
     start, end, kind = next(spans)
-    for match in TOKEN.finditer(text):
-        while match.start() >= end:
+    for match in token.finditer(text):
+        first, last = match.span()
+        while first >= end:
             start, end, kind = next(spans)
             added = False
-        if match.end() <= start:
-            dull = 0 if match[0][0].isalpha() else dull + 1
+        if last <= start:
+            word = match[0]
+            dull = 0 if word[0].isalpha() else dull + 1
             if dull <= _MAX_DULL:
-                result.append(Token(match.start(), match.end(), match[0]))
+                result.append(_new_token((first, last, word)))
         elif not added:
             result.append(Token(start, end, f"<{kind}>"))
             added = True
@@ -145,12 +163,12 @@ def look(word: str, case: str) -> Word:
     """What the tagger sees of a word in a text of this case."""
     lower = word.lower()
     if word[0] == "<" and len(word) > 1:  # the kind of a known identifier
-        return Word(word, word, word, ())
+        return Word(_outline(word, word, word))
     if word.isdecimal():
         size = min(len(word), 6)
-        return Word(f"#{size}", f"#{size}", "#", ())
+        return Word(_outline(f"#{size}", f"#{size}", "#"))
     if not word[0].isalpha():
-        return Word(lower, lower, lower, ())
+        return Word(_outline(lower, lower, lower))
     shape = _shape(word, case)
     tier = lists.tier(lower) if len(word) > 1 else "1"
     listed = lists.lists_of(lower)
@@ -160,7 +178,8 @@ def look(word: str, case: str) -> Word:
         affixes = (f"-{lower[-2:]}{shape}", f"-{lower[-3:]}{shape}", f"-{lower[-4:]}{shape}{tier}", f"{lower[:3]}-{shape}")
     is_small = shape in (WordShape.SMALL, LetterCase.LOWER)
     can_be_phi = not is_small or tier not in ORDINARY or bool(listed) or lower in JOINTS
-    return Word(f"{lower if is_spelled else tier}/{shape}", f"{shape}{tier}{listed}", shape + tier, affixes, can_be_phi)
+    outline = _outline(f"{lower if is_spelled else tier}/{shape}", f"{shape}{tier}{listed}", shape + tier)
+    return Word(outline, affixes, can_be_phi)
 
 
 def _shape(word: str, case: str) -> str:
@@ -173,23 +192,24 @@ def _shape(word: str, case: str) -> str:
     return WordShape.SMALL if word.islower() else WordShape.SMALL_AND_MORE
 
 
-_END = Word(EDGE, EDGE, EDGE, ())
+_END = _outline(EDGE, EDGE, EDGE)
 
 
 def own_features(word: Word, text_type: str) -> list[str]:
     """Features of the word itself."""
-    own = [f"0{word.key}", f"0={word.form}", f"0{word.short_key}"]
-    if any(land in word.key for land in _LAND_LISTS):
-        own.append(f"0p{text_type}{word.key}")  # a country: where somebody lives, or where a disease occurs?
+    outline = word.outline
+    own = [f"0{outline.key}", f"0={outline.form}", f"0{outline.short_key}"]
+    if not _LAND_LISTS.isdisjoint(outline.key):
+        own.append(f"0p{text_type}{outline.key}")  # a country: where somebody lives, or where a disease occurs?
     return own + [f"0{affix}" for affix in word.affixes]
 
 
-def neighbour_features(word: Word, offset: str) -> list[str]:
+def neighbour_features(word: Outline, offset: str) -> list[str]:
     """Features of a word that stands so many words before ("-1") or behind ("+1") the one that is tagged."""
     return [f"{offset}{word.key}", f"{offset}={word.form}", f"{offset}{word.short_key}"]
 
 
-def joint_features(before2: Word, before: Word, word: Word, behind: Word, behind2: Word) -> list[str]:
+def joint_features(before2: Outline, before: Outline, word: Outline, behind: Outline, behind2: Outline) -> list[str]:
     """Features of a word together with its neighbours."""
     return [
         f"{before.form}|{word.short_key}",
@@ -203,12 +223,12 @@ def joint_features(before2: Word, before: Word, word: Word, behind: Word, behind
 
 def features(words: Sequence[Word], text_type: str) -> list[list[str]]:
     """All features of every word, for training. `Tagger` sums the same ones from its caches."""
-    padded = [_END, _END, *words, _END, _END]
+    padded = [_END, _END, *(word.outline for word in words), _END, _END]
     result = []
-    for i in range(2, len(padded) - 2):
+    for i, own in enumerate(words, 2):
         before2, before, word, behind, behind2 = padded[i - 2 : i + 3]
         result.append(
-            own_features(word, text_type)
+            own_features(own, text_type)
             + neighbour_features(before, "-1")
             + neighbour_features(behind, "+1")
             + neighbour_features(before2, "-2")
@@ -231,7 +251,7 @@ class Tagger:
         self._transition_range = max(flat) - min(flat)
         self._own = lru_cache(maxsize=32_768)(self._sum_own)
         self._neighbour = lru_cache(maxsize=65_536)(self._sum_neighbour)
-        self._joint = lru_cache(maxsize=16_384)(self._sum_joint)
+        self._around = lru_cache(maxsize=32_768)(self._sums_around)
 
     def _sum(self, features: Iterable[str]) -> Scores:
         name = place = org = 0.0
@@ -244,31 +264,29 @@ class Tagger:
     def _sum_own(self, word: Word, text_type: str) -> Scores:
         return self._sum(own_features(word, text_type))
 
-    def _sum_neighbour(self, word: Word, offset: str) -> Scores:
+    def _sum_neighbour(self, word: Outline, offset: str) -> Scores:
         return self._sum(neighbour_features(word, offset))
 
-    def _sum_joint(self, before2: Word, before: Word, word: Word, behind: Word, behind2: Word) -> Scores:
-        return self._sum(joint_features(before2, before, word, behind, behind2))
+    def _sums_around(self, before2: Outline, before: Outline, word: Outline, behind: Outline, behind2: Outline) -> list[Scores]:
+        """What the neighbours say, each by itself: added up in another order the sums would differ in the last digit."""
+        return [
+            self._neighbour(before, "-1"),
+            self._neighbour(behind, "+1"),
+            self._neighbour(before2, "-2"),
+            self._neighbour(behind2, "+2"),
+            self._sum(joint_features(before2, before, word, behind, behind2)),
+        ]
 
     def emissions(self, words: Sequence[Word], text_type: str, can_be_phi: Sequence[bool] | None = None) -> list[Scores]:
         """What speaks for each tag of each word; a word that cannot be PHI is "O" for certain."""
-        padded = [_END, _END, *words, _END, _END]
-        own, neighbour, joint = self._own, self._neighbour, self._joint
-        result = []
-        for i in range(2, len(padded) - 2):
-            if can_be_phi is not None and not can_be_phi[i - 2]:
-                result.append(_NEVER)
-                continue
-            before2, before, word, behind, behind2 = padded[i - 2 : i + 3]
-            a, b, c = own(word, text_type), neighbour(before, "-1"), neighbour(behind, "+1")
-            d, e, f = neighbour(before2, "-2"), neighbour(behind2, "+2"), joint(before2, before, word, behind, behind2)
-            result.append(
-                (
-                    a[0] + b[0] + c[0] + d[0] + e[0] + f[0],
-                    a[1] + b[1] + c[1] + d[1] + e[1] + f[1],
-                    a[2] + b[2] + c[2] + d[2] + e[2] + f[2],
-                )
-            )
+        outlines = [_END, _END, *[word.outline for word in words], _END, _END]
+        own, around = self._own, self._around
+        result = [_NEVER] * len(words)
+        for i, word in enumerate(words):
+            if can_be_phi is None or can_be_phi[i]:
+                a0, a1, a2 = own(word, text_type)
+                (b0, b1, b2), (c0, c1, c2), (d0, d1, d2), (e0, e1, e2), (f0, f1, f2) = around(*outlines[i : i + 5])
+                result[i] = (a0 + b0 + c0 + d0 + e0 + f0, a1 + b1 + c1 + d1 + e1 + f1, a2 + b2 + c2 + d2 + e2 + f2)
         return result
 
     def scores(self, text: str, tokens: Sequence[Token], text_type: str) -> list[Scores]:
@@ -285,13 +303,15 @@ class Tagger:
             if tags[index] or score is _NEVER:
                 before = _NEVER
                 continue
-            left, right = tags[index - 1] if index else 0, tags[index + 1] if index + 1 < len(tags) else 0
-            as_outside = steps[left][0] + steps[0][right]
-            best = max(score[k] + steps[left][k + 1] + steps[k + 1][right] for k in (0, 1, 2)) + bias - as_outside
+            (n, p, g), right = score, tags[index + 1] if index + 1 < len(tags) else 0
+            outside, to_n, to_p, to_g = steps[tags[index - 1] if index else 0]
+            from_n, from_p, from_g = steps[1][right], steps[2][right], steps[3][right]
+            as_outside = outside + steps[0][right]
+            best = max(n + to_n + from_n, p + to_p + from_p, g + to_g + from_g) + bias - as_outside
             if before is not _NEVER:
-                left2 = tags[index - 2] if index > 1 else 0
-                pair = max(score[k] + before[k] + stay[k] + steps[left2][k + 1] + steps[k + 1][right] for k in (0, 1, 2))
-                pair += 2 * bias - steps[left2][0] - steps[0][0] - steps[0][right]
+                (n2, p2, g2), (outside, to_n, to_p, to_g) = before, steps[tags[index - 2] if index > 1 else 0]
+                pair = max(n + n2 + stay[0] + to_n + from_n, p + p2 + stay[1] + to_p + from_p, g + g2 + stay[2] + to_g + from_g)
+                pair += 2 * bias - outside - steps[0][0] - steps[0][right]
                 best = max(best, pair)
             result[index] = best
             before = score
@@ -300,19 +320,17 @@ class Tagger:
     def path(self, scores: Sequence[Scores], bias: float) -> list[int]:
         """Same result as `viterbi`, but skips what can only be "O": no pair of transitions makes up for so low a score."""
         low = -2 * self._transition_range - bias
-        tags, first, count = [0] * len(scores), 0, len(scores)
+        tags, count = [0] * len(scores), len(scores)
+        is_open = [score is not _NEVER and max(score) >= low for score in scores]
+        is_open += [False, True]  # the search for a run, and for its end, always finds one
+        first = is_open.index(True)
         while first < count:
-            if scores[first] is _NEVER or max(scores[first]) < low:
-                first += 1
-                continue
-            last = first
-            while last < count and scores[last] is not _NEVER and max(scores[last]) >= low:
-                last += 1
+            last = is_open.index(False, first)
             if last - first == 1:
                 tags[first] = self._best_alone(scores[first], bias)
             else:
                 tags[first:last] = self.viterbi(scores[first:last], bias)
-            first = last
+            first = is_open.index(True, last)
         return tags
 
     def _best_alone(self, score: Scores, bias: float) -> int:
