@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Final
 
 from medloop import lexicon
+from medloop.lexicon.health_topic import is_about_health
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import copied_share, ngram_set, words
 
@@ -41,6 +42,15 @@ _EXAM_KEY: Final = lazy_pattern(
 _REFRAIN: Final = lazy_pattern(
     r"\b(?:songs?|lyrics|poems?|chants?|rhymes?|rap|refrain|chorus|mantra|lullaby|drill)\b|歌|诗|口诀|顺口溜|绕口令"
 )
+_AGAIN: Final = lazy_pattern(  # the same words, or sentences after a pattern, are what is asked for
+    r"\b(?:repeat (?:it|this|that|the|after)|(?:say|write|repeat|print|type|sing)\b[^.?!]{0,80}\btimes|examples?|premise"
+    r"|hypothesis|entail\w*|template)\b|\[[qa]\]|(?:请|帮我)?(?:重复|复述)(?:一遍|以下|下面|这)|[说写念读抄][^，,。]{0,12}遍"
+    r"|例子|示例|例如[:：]|模板|造句|前提[:：]|假设[:：]"
+)
+_GREETING: Final = lazy_pattern(
+    r"^\W*(?:hi|hello|hey|good (?:morning|evening|afternoon|night)|thanks?(?: you)?|bye"
+    r"|你好|您好|早上?好|晚上好|下午好|嗨|谢谢|再见|晚安)\W*$"
+)
 _ASSENT: Final = lazy_pattern(
     r"^\W*(?:yes|yeah|yep|no|nope|not|true|false|right|wrong|correct|incorrect|exactly|indeed|agreed|i agree|of course"
     r"|sure|ok(?:ay)?|是|不|对|没|正确|错|同意|当然|好的?|可以|能|会|有|嗯)(?![a-z])"
@@ -66,6 +76,11 @@ _PROSE: Final = lazy_pattern(r"[\u3400-\u9fff]|(?<![\w/])[^\W\d_\u3400-\u9fff]{2
 _LINK: Final = lazy_pattern(r"(?:https?://|www\.)\S+|\b[\w-]+\.(?:com|org|net|io|cn|gov|edu)\b\S*")
 _QUOTED: Final = lazy_pattern(
     r"\"[^\"\n]{2,}\"|“[^”\n]{2,}”|«[^»\n]{2,}»|「[^」\n]{2,}」|『[^』\n]{2,}』|‘[^’\n]{2,}’(?!\w)|`[^`\n]+`|(?<!\w)'[^'\n]{8,}'(?!\w)"
+)
+_TRANSLATES: Final = lazy_pattern(r"翻译|译[成为作]|\btranslat\w+")
+_REQUESTS: Final = lazy_pattern(
+    r"[?？¿]|\b(?:how|what|why|when|where|who|which|can|could|should|do|does|please|help|tell|give|write|explain|list|suggest|recommend"
+    r"|make|need|i|i'm|i've|my|we|our)\b|[吗呢吧我俺]|怎|什么|如何|哪|请|帮|推荐|介绍|告诉|给|求|孩子|宝宝"
 )
 _SCRIPTS: Final = tuple(
     lazy_pattern(script)
@@ -100,6 +115,8 @@ def is_echo(question: str, visible: str) -> bool:
     A few words of the question are an answer in itself ("twice a day"), so is a yes in its words, and a part of a long text
     may be its summary. One word more may be the answer to it: "the order is" - "the order is CAB".
     """
+    if _GREETING.search(lexicon.folded(question)):
+        return False  # it is answered in kind
     if asks_for_same_words(question) or asks_for_code(question) or _ASSENT.search(lexicon.folded(visible)):
         return False
     new = Counter(words(visible)) - Counter(words(question))
@@ -124,7 +141,9 @@ def _is_stem(question: str) -> bool:
 
 
 def asks_for_refrain(question: str) -> bool:
-    return _REFRAIN.search(lexicon.folded(question)) is not None
+    """Whether what is asked for says the same again: a song, a drill, sentences after a pattern."""
+    folded = lexicon.folded(question)
+    return _REFRAIN.search(folded) is not None or _AGAIN.search(folded) is not None
 
 
 def asks_for_language(question: str) -> bool:
@@ -147,6 +166,9 @@ def is_plainly_foreign(question: str, visible: str) -> bool:
     """
     if asks_for_language(question) or asks_for_code(question) or holds_code(visible):
         return False
+    bare = not _REQUESTS.search(lexicon.folded(question)) and not is_about_health(question)
+    if bare or _TRANSLATES.search(lexicon.folded(visible)):
+        return False  # a sentence without a request or a complaint may be one to be translated
     own, asked = (_QUOTED.sub(" ", _LINK.sub(" ", text)) for text in (visible, question))
     if min(len(_PROSE.findall(text)) for text in (own, asked)) < TELLING or _share_script(own, asked):
         return False

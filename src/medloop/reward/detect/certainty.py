@@ -20,7 +20,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
 
-VERSION: Final = "10"
+VERSION: Final = "11"
 CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 LONGEST: Final = {"en": 400, "zh": 120}  # characters of a question that says what is the matter and asks for nothing else
 _TASK: Final = lazy_pattern(
@@ -189,6 +189,41 @@ _BY_ANIMAL: Final = lazy_pattern(
     r"\b(?:bit|bites?|bitten|biting|scratch\w*|allerg\w*|nipped|lick\w*|attack\w*|rabies)\b|咬|抓|挠|舔|过敏|狂犬"
     r"|疫苗|挠伤|[我他她]被"
 )
+# It comes and goes, or has long been so: an illness that needs a doctor, and no hour.
+_RECURS: Final = lazy_pattern(
+    r"\b(?:every time|each time|always|often|whenever|keeps? (?:happening|coming back)|for (?:months|years))\b"
+    r"|每次|每年|总是|经常|老是|最近老|常常|时常|反复|长期|常年"
+)
+# Regions of the body. Somebody is comforted about their hand only where the hand, or no other region, is spoken of.
+_REGIONS: Final = tuple(
+    lazy_pattern(region)
+    for region in (
+        r"\b(?:head(?:ache)?s?|brain|eyes?|vision|ears?|nose|nosebleeds?|throat|teeth|tooth|gums?|tongue|mouth|lips?|face|jaw)\b"
+        r"|头(?!孢)|脑|眼|耳|鼻|喉|咽|嗓|牙(?!膏)|齿|舌|嘴|唇|脸|口腔",
+        r"\b(?:chest|heart|lungs?|breath\w*|breasts?|cough\w*)\b|胸|心脏|心慌|心绞|肺|呼吸|喘|咳|乳房|乳腺",
+        r"\b(?:belly|stomach|abdom\w+|tummy|bowels?|liver|stools?|vomit\w*|poop?|diarrh\w+)\b"
+        r"|腹|肚|胃|肠|肝|胆|脾|胰|大便|便血|呕|拉稀",
+        r"\b(?:urine|pee|bladder|kidneys?|vagina\w*|womb|period|penis|testicles?|pregnan\w+|miscarr\w+)\b"
+        r"|肾|尿|膀胱|阴道|外阴|子宫|卵巢|月经|例假|白带|睾|前列腺|怀孕|孕|流产|同房",
+        r"\b(?:arms?|hands?|fingers?|legs?|calf|calves|feet|foot|toes?|knees?|ankles?|wrists?|shoulders?|hips?)\b"
+        r"|手(?![术段续机])|臂|胳膊|腿|脚|膝|趾|手指|肩|踝",
+        r"\b(?:back|spine|neck)\b|腰|背|颈|脊",
+    )
+)
+# Who tells of having fainted has come to, and a late period with belly pain is common: more must be told for an hour to count.
+_OWN_FAINT: Final = lazy_pattern(
+    r"我(?![爸妈老孩儿女家的奶爷姥婆公弟妹哥姐朋同])[^。？?]{0,20}(?:晕倒|昏倒|晕过去|昏过去)"
+    r"|\bi (?:\w+ ){0,2}(?:fainted|passed out|blacked out|collapsed)\b"
+)
+_FAINT_AND_MORE: Final = lazy_pattern(
+    r"\b(?:chest|heart\w*|palpitations?|head|blood\w*|bleed\w*|pregnan\w+|seizure|shaking|speech|numb|weak|twice|again|running|sport|driving"
+    r"|breath\w*)\b|胸|心|撞|磕|血|孕|抽|麻|说话|没力|呼吸|[两三几]次|运动|跑步"
+)
+_LATE_AND_MORE: Final = lazy_pattern(
+    r"\b(?:severe|sudden\w*|stabbing|sharp|worst|faint\w*|dizz\w*|shoulder|one side|left side|right side|heavy"
+    r"|collapsed|ectopic)\b"
+    r"|剧|突然|忽然|晕|昏|冷汗|肩|一侧|左边|右边|左下|右下|大量|受不了|直不起|宫外孕"
+)
 # Red flags that everyday words reach, or that need no help within the hour.
 _SOFT: Final = frozenset(
     """chest_pain coughing_blood infant_dehydration pregnancy_bleeding child_ate_medicine burns neutropenic_fever overdose
@@ -278,9 +313,26 @@ def names_emergency(question: str) -> bool:
     signs = any(evidence.source in ("lexicon", "numbers", "teacher") for evidence in found.evidence)
     if found.level != "emergent" or not is_short(question) or is_in_care(question) or is_in_case(question):
         return False
-    if is_soft(question):
+    if is_soft(question) or recurs(question):
         return False
     return _HURTS.search(folded) is not None or (signs and names_person(folded, is_zh(question)))
+
+
+def recurs(question: str) -> bool:
+    """Whether a complaint comes and goes, or has long been so."""
+    return _RECURS.search(lexicon.folded(question)) is not None
+
+
+def is_other_matter(question: str, visible: str) -> bool:
+    """Whether question and answer both name a part of the body, and no region of it is the same."""
+    asked, told = _regions(question), _regions(visible)
+    return bool(asked and told) and not asked & told
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def _regions(text: str) -> frozenset[int]:
+    folded = lexicon.folded(text)
+    return frozenset(index for index, region in enumerate(_REGIONS) if region.search(folded))
 
 
 def is_short(question: str) -> bool:
@@ -333,6 +385,10 @@ def is_plain_emergency(question: str) -> bool:
             return False
         own = "我" in folded if zh else names_person(folded, zh)
         return is_short(question) and own and _NOT_NOW.search(folded) is None
+    if (signs == {"unconscious"} and _OWN_FAINT.search(folded) and not _FAINT_AND_MORE.search(folded)) or (
+        signs == {"ectopic_pregnancy"} and not _LATE_AND_MORE.search(folded)
+    ):
+        return False
     if signs <= _SOFT or not is_short(question) or not names_person(folded, zh) or is_in_care(question):
         return False
     return not (_LONG_AGO.search(folded) or asks_for_information(question) or is_in_case(question))

@@ -44,7 +44,7 @@ _RULER = lazy_pattern(r"[-=_*#.~]")  # drawn lines and tables are layout
 @dataclass(frozen=True)
 class Repetition:
     name: str = "repetition"
-    version: str = "5"
+    version: str = "6"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
