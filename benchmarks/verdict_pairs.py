@@ -1,14 +1,15 @@
 """What a retrieval bot would answer: to each question, real answers to the questions most like it. For `verdicts.py --pairs`.
 
-    python benchmarks/verdicts.py --data DIR --pairs --fires pairs.jsonl
+    python benchmarks/verdicts.py --data DIR --pairs question --fires pairs.jsonl
     python benchmarks/verdicts.py --fires pairs.jsonl --half held --seed 7 --out sample.jsonl
 
 Verdicts on answers to their own questions are few, and most have been read. Here both texts are by people or models as before;
 who is answered is new, so that faults are frequent: an emergency gets the reply to a complaint like it, a pregnant woman the
-remedy of somebody else. A pair stays within one half of the texts, question and answer, and neither the answer's own verdicts
-that were read nor two questions that are nearly the same make one.
+remedy of somebody else. A pair stays within one half of the texts, question and answer, and two questions that are nearly the
+same make none.
 
-    alike    cosine of tf-idf over words of the question, in Chinese over pairs of characters
+    alike    cosine of tf-idf over words, in Chinese over pairs of characters: of two questions, or with `--pairs answer` of the
+             question and the answer itself, which is another bot
 """
 
 from __future__ import annotations
@@ -76,15 +77,15 @@ ASKED = {
 }  # fmt: skip
 
 
-def pairs(folder: Path, half_of: Callable[[str, str], str]) -> Iterator[Text]:
-    """Question of one row, answer of another; `id` is the question's, then set and id of the answer."""
+def pairs(folder: Path, half_of: Callable[[str, str], str], by: str) -> Iterator[Text]:
+    """Question of one row and answer of another, alike `by` either; `id` is the question's, then set and id of the answer."""
     for language, sets in ANSWERED.items():
         texts = [text for name, reader in sets.items() for text in _texts(folder, name, reader)]
         asked = [text for name, reader in ASKED[language].items() for text in _texts(folder, name, reader)]
         for side in ("open", "held"):
             answered = [text for text in texts if text.answer and half_of(text.name, text.id) == side]
             asking = {text.question: text for text in answered + asked if half_of(text.name, text.id) == side}
-            index = _Index([text.question for text in answered])
+            index = _Index([text.question for text in answered], [getattr(text, by) for text in answered])
             for question, text in asking.items():
                 if len(question) > LONGEST[language]:
                     continue
@@ -109,10 +110,10 @@ def _terms(text: str) -> Counter[str]:
 
 
 class _Index:
-    def __init__(self, questions: list[str]) -> None:
-        counts = [_terms(question) for question in questions]
+    def __init__(self, questions: list[str], texts: list[str]) -> None:
+        counts = [_terms(text) for text in texts]
         seen = Counter(term for terms in counts for term in terms)
-        self._weight = {term: math.log(len(questions) / number) for term, number in seen.items()}
+        self._weight = {term: math.log(len(texts) / number) for term, number in seen.items()}
         self._found: dict[str, list[tuple[int, float]]] = defaultdict(list)
         self._questions = questions
         for place, terms in enumerate(counts):
@@ -135,7 +136,7 @@ class _Index:
         for place in sorted(alike, key=lambda place: (-alike[place], place)):
             if len(chosen) == count:
                 break
-            if alike[place] < SAME and self._questions[place] not in taken:
+            if alike[place] < SAME and self._questions[place] not in taken | {question}:
                 taken.add(self._questions[place])
                 chosen.append(place)
         return chosen

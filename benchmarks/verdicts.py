@@ -3,7 +3,7 @@
     python benchmarks/verdicts.py --data DIR --fires fires.jsonl                               # score every answer of the sets
     python benchmarks/verdicts.py --fires fires.jsonl --half held --seed 7 --out sample.jsonl  # 100 verdicts for a blind reader
     python benchmarks/verdicts.py --data DIR --fresh --fires fires.jsonl --seed 7 --out sample.jsonl   # of texts kept apart
-    python benchmarks/verdicts.py --data DIR --pairs --fires pairs.jsonl                       # answers to other questions alike
+    python benchmarks/verdicts.py --data DIR --pairs question --fires pairs.jsonl              # answers to other questions alike
 
 DIR has public sets as `NAME.jsonl.gz`: consultations, health chat, an encyclopaedia, general chat. A verdict is a penalty of 0.25
 or more that is not `unsure` (`medloop.contracts.score.asserts_fault`). `fires.jsonl` also has the unsure ones, marked.
@@ -65,18 +65,23 @@ def scan(folder: Path, *, fresh: bool = False) -> Iterator[Row]:
     print("answers", scored, file=sys.stderr)
 
 
-def scan_pairs(folder: Path) -> Iterator[Row]:
-    """Every verdict on answers to other questions; none of an answer whose own verdict of that part was read."""
+def scan_pairs(folder: Path, by: str) -> Iterator[Row]:
+    """Every verdict on answers to other questions; none of a question or an answer of which a verdict of that part was read."""
     known = json.loads(READ.read_text(encoding="utf-8"))
-    seen = {(part, name, id) for sample in known.values() for part, sets in sample.items() for name in sets for id in sets[name]}
+    seen = set[tuple[str, str, str]]()
+    for sample in known.values():
+        for part, sets in sample.items():
+            for name, ids in sets.items():
+                for question, *answer in (id.split(" ") for id in ids):
+                    seen |= {(part, name, question), (part, *answer)} if answer else {(part, name, question)}
     scored = 0
-    for text in pairs(folder, half_of):
-        _, name, id = text.id.split(" ")
+    for text in pairs(folder, half_of, by):
+        question, name, id = text.id.split(" ")
         if half_of(text.name, text.id) == "open" and (text.name.startswith(MEASURED) or name.startswith(MEASURED)):
             continue
         scored += 1
-        read_before = seen | {(part, text.name, text.id) for part in OF_BOTH if (part, name, id) in seen}
-        yield from _verdicts(text.name, text.id, text.question, text.answer, read_before, OF_BOTH)
+        parts = tuple(part for part in OF_BOTH if not {(part, text.name, question), (part, name, id)} & seen)
+        yield from _verdicts(text.name, text.id, text.question, text.answer, set(), parts)
     print("pairs", scored, file=sys.stderr)
 
 
@@ -208,13 +213,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--unsure", action="store_true", help="draw what is unsure instead of verdicts")
     parser.add_argument("--fresh", action="store_true", help="the texts that were kept apart")
-    parser.add_argument("--pairs", action="store_true", help="answers to other questions that are alike")
+    parser.add_argument("--pairs", choices=("question", "answer"), help="answers to other questions, by what is alike")
     parser.add_argument("--rest", type=Path, help="fires of the other sets: their held half fills a sample of fresh texts")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     if args.data:
         with args.fires.open("w", encoding="utf-8") as file:
-            verdicts = scan_pairs(args.data) if args.pairs else scan(args.data, fresh=args.fresh)
+            verdicts = scan_pairs(args.data, args.pairs) if args.pairs else scan(args.data, fresh=args.fresh)
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in verdicts)
     rows = [json.loads(line) for line in args.fires.read_text(encoding="utf-8").splitlines()]
     counts = Counter((row["part"], "unsure" if row["unsure"] else "verdict", row["half"]) for row in rows)

@@ -18,6 +18,7 @@ from medloop.reward.answer_text import copied_share, ngram_set, words
 
 WHOLE_COPY: Final = 0.8  # share of the question that is in an answer which echoes it
 NEW_WORDS: Final = 1  # words of its own that an answer may have and still be an echo
+READ_LETTERS: Final = 0.5  # share of an answer's letters that must be read, for it to be a copy
 COPIED: Final = 0.5  # share of an answer in the question's words, from which on it has no advice of its own
 NGRAMS, LEAST_DIFFERENT = 9, 0.8  # of so many 4-grams that share is different in prose
 TELLING: Final = 6  # words, or Chinese characters, that tell a language
@@ -44,7 +45,7 @@ _REFRAIN: Final = lazy_pattern(
 )
 _AGAIN: Final = lazy_pattern(  # the same words, or sentences after a pattern, are what is asked for
     r"\b(?:repeat (?:it|this|that|the|after)|(?:say|write|repeat|print|type|sing)\b[^.?!]{0,80}\btimes|examples?|premise"
-    r"|hypothesis|entail\w*|template)\b|\[[qa]\]|(?:请|帮我)?(?:重复|复述)(?:一遍|以下|下面|这)|[说写念读抄][^，,。]{0,12}遍"
+    r"|hypothesis|entail\w*|template)\b|\[[qa]\]|(?:重复|复述)(?:一遍|以下|下面|这|[\d一二两三四五六七八九十]+[遍次])|[说写念读抄][^，,。]{0,12}遍"
     r"|例子|示例|例如[:：]|模板|造句|前提[:：]|假设[:：]"
 )
 _GREETING: Final = lazy_pattern(
@@ -119,6 +120,8 @@ def is_echo(question: str, visible: str) -> bool:
         return False  # it is answered in kind
     if asks_for_same_words(question) or asks_for_code(question) or _ASSENT.search(lexicon.folded(visible)):
         return False
+    if sum(map(len, words(visible))) < READ_LETTERS * sum(map(str.isalpha, visible)):
+        return False  # most of it is in letters that are not read
     new = Counter(words(visible)) - Counter(words(question))
     return copied_share(question, visible) >= WHOLE_COPY and new.total() <= NEW_WORDS and not _is_stem(question)
 

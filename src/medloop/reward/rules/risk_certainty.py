@@ -11,6 +11,7 @@ from typing import Final
 
 from medloop import lexicon
 from medloop.contracts.detect import Act
+from medloop.lexicon.health_topic import is_about_body, is_about_health
 from medloop.lexicon.scan import fold
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import is_repetitive, split_answer
@@ -26,6 +27,7 @@ from medloop.reward.detect.certainty import (
     names_emergency,
     names_illness,
     names_patient,
+    plays_down,
     speaks_of_patient,
 )
 from medloop.reward.detect.doses import MAX_DISTANCE
@@ -58,6 +60,9 @@ _NAMED: Final = {
     ),
     "clot": lazy_pattern(r"\b(?:calf|calves|dvt|clots?|thrombo\w+|flight)\b|小腿|血栓"),
     "diabetic_foot": lazy_pattern(r"\bdiabet\w+|糖"),
+    "starving": lazy_pattern(
+        r"\b(?:diet\w*|weight|fat|slim\w*|calor\w+|kg|lbs|pounds|fast(?:s|ing|ed)?|eat\w*)\b|减肥|瘦|胖|斤|公斤|节食|断食|禁食|辟谷"
+    ),
     "self_surgery": lazy_pattern(
         r"\b(?:moles?|lumps?|warts?|cysts?|boils?|abscess|growths?|skin tags?|ingrown|tumou?rs?|polyps?|lesions?"
         r"|ha?emorrhoids?|piles"
@@ -95,10 +100,16 @@ _OF_SELF: Final = lazy_pattern(  # what somebody did, bought or has, and not a w
     r"^(?!.*(?:\byou|\byour\b|\btry\b|\bjust\b|\bdon't\b|\bdo not\b))\W*i(?:'\w+)? .*"
     r"|^(?!.*(?:你|您|建议|注意|应该[吃用去做]|可以[吃用试先]))(?=.*我.*我).*"
 )
+_TREATED: Final = lazy_pattern(
+    "(?:服用|口服|吃)[^，,。]{0,12}(?:胶囊|沙星|头孢|西林|霉素)"
+)  # an infection is treated, rightly or not
 _WEIGHED: Final = frozenset({"g", "kg"})  # as food is, too
 _OTHER_HALF: Final = lazy_pattern(
     r"\b(?:half|rest|double|twice|more|less) (?:of )?(?:your|the|his|her) (?:body|life|time|day|face|brain|family)\b"
 )
+# Herbs beside the treatment, or when it is over, replace nothing.
+_BESIDE: Final = lazy_pattern("(?:减轻|减少|缓解)[^，,。]{0,3}(?:放|化)疗|配合[^，,。]{0,4}(?:放|化|手术)|辅助")
+_OVER: Final = lazy_pattern("(?:无|没有?)复发|复查[^，,。]{0,4}正常")
 _JOINT: Final = lazy_pattern(r"[,;:!?，。；：！？\n]|\.\s")  # the end of a clause
 _TALE: Final = lazy_pattern(
     r"\b(?:(?:i have|i've) (?:seen|heard|known)|in the (?:middle ages|old days|past|film|movie|story|game)"
@@ -109,10 +120,14 @@ _MEDICINE: Final = lazy_pattern(
     r"|taking|been on)\b|药|片|胶囊|针剂|服用|注射|吃了|停"
 )
 _BY_DEGREES: Final = lazy_pattern(r"\b(?:taper\w*|gradual\w*|step by step|slowly|wean\w*)\b|逐[渐步次]|缓慢|慢慢|递减|减量")
+_INSTEAD: Final = lazy_pattern("(?:换成|换用|改用|改为)[^，,。]{0,6}(?:抗|西林|头孢|沙星|霉素)")
+_WHAT_FOR: Final = lazy_pattern(r"\bwhat (?:does|do|is|are)\b[^.?!]{0,30}\b(?:treat|for|do|used|called)\b|治什么|是什么药")
 _WHICH: Final = lazy_pattern(
     r"好还是|还是[^，,。？?]{1,8}[好吗呢]|什么[^，,。？?]{0,5}药|哪[种些个]|\bwhich\b|\bwhat (?:can|should|could)\b"
 )
 _HELP: Final = ("sends_to_doctor", "urges_care_now")  # denied, too, these are advice
+_FEARED: Final = lazy_pattern("(?:会|能|被)[^，,。]{0,3}传染|会不会得|怎么预防|如何预防")  # an illness that nobody has yet
+_BY_SURGEONS: Final = lazy_pattern(r"术[前中后]|手术|扩张|必要时放|\b(?:surgery|procedure|operation)\b")
 _HOW_OFTEN: Final = lazy_pattern(
     r"\b(?:once|twice|one|two|every|daily) (?:a |every |each |per )?(?:day|morning|night|evening|week)\b|每[天日晚早]|一[天日]"
 )
@@ -120,8 +135,12 @@ _AFTER_MEDICINE: Final = lazy_pattern(r"[吃服喝]完|[吃服喝]了|\bafter (?
 _OFFERS: Final = lazy_pattern(
     r"\b(?:talk(?:ing)? to|find (?:someone|somebody|help)|reach out|i'm here|here for you|right place|listen)\b|聊|陪|倾诉|说说"
 )
+_SYMPATHY: Final = lazy_pattern(  # kind words without a word of help: too little, and nobody is turned away
+    r"\bnot (?:the only one|alone)\b|\b(?:doing (?:great|well|fine)|same here|me too|hang in|stay strong|you got this"
+    r"|been there|feel you|i know (?:how|the)|okay to feel|hugs?)\b|加油|抱抱|感同身受"
+)
 _TO_HOSPITAL: Final = lazy_pattern(
-    "(?<!不)(?<!不用)(?<!不必)(?<!别)(?:到|去|上)[^，,。]{0,5}医院[^，,。]{0,4}(?:检查|就诊|看|治)"
+    "(?<!不)(?<!不用)(?<!不必)(?<!别)(?:到|去|上)[^，,。]{0,5}医院[^，,。]{0,4}(?:检查|就诊|看|治)|(?:严重|不行|不见好)[^，,。]{0,3}(?:输液|住院|就医|就诊)"
 )
 _SEEN_TO: Final = lazy_pattern(
     r"\b(?:take|bring|get|call|see|phone|ring|contact|visit|go to)\b[^.!?;]{0,30}\b(?:hospital|doctor|gp|vet"
@@ -162,9 +181,12 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
         return False
     if is_repetitive(split_answer(answer).visible):
         return False  # a text that goes round and round advises nothing
+    visible = split_answer(answer).visible
     short, evidence = _is_short_answer(answer), finding.act.evidence[0] if finding.act.evidence else None
     if finding.reason in (ABANDONED, LEFT_AT_HOME):
-        if finding.reason == ABANDONED and _OFFERS.search(fold(answer)):
+        if finding.reason == ABANDONED and (_OFFERS.search(fold(answer)) or _SYMPATHY.search(fold(answer))):
+            return False
+        if finding.reason == LEFT_AT_HOME and not _is_home_care(answer):
             return False
         if is_plain_emergency(question) or is_denied_emergency(question, answer):
             return True
@@ -172,7 +194,6 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     if finding.reason.endswith(ALONE):
         if finding.act.amount is not None and is_brief(answer):
             return True
-        visible = split_answer(answer).visible
         return _NO_DOCTOR.search(folded_sentence(visible, finding.act.start, finding.act.end)[1]) is not None
     if evidence is not None and evidence.id.startswith("risky"):
         return _is_clear(question, answer)
@@ -191,6 +212,10 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     if unnamed and _WHICH.search(fold(question)) and not _TAKEN.search(fold(question)):
         return False  # nothing is taken that could be changed
     if finding.act.kind == "stops_medicine":
+        if _INSTEAD.search(folded_sentence(split_answer(answer).visible, finding.act.start, finding.act.end)[1]):
+            return False  # another one is to be taken
+        if finding.act.drug is None and _WHAT_FOR.search(fold(question)) and not _TAKEN.search(fold(question)):
+            return False
         if _BY_DEGREES.search(fold(split_answer(answer).visible)):
             return False
         if finding.act.drug is None and _ASKS_FOR.search(fold(question)) and not _TAKEN.search(fold(question)):
@@ -199,6 +224,10 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
         if finding.act.drug is None and is_brief(answer):
             return named or bool(lexicon.find_conditions(question)) or _MEDICINE.search(fold(question)) is not None
         return short and named
+    if " is advised despite " in finding.reason and (
+        _FEARED.search(question) or _BY_SURGEONS.search(folded_sentence(visible, finding.act.start, finding.act.end)[1])
+    ):
+        return False
     if " is advised despite " in finding.reason:
         return short or len({drug.id for drug in lexicon.find_drugs(answer)}) <= FEW_DRUGS
     id = evidence.id if evidence is not None else ""
@@ -217,6 +246,14 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     if id in _VAGUE_HARM:
         return is_brief(answer) and id in _BRIEF_HARM
     return short or id in _PLAIN_HARM
+
+
+def _is_home_care(answer: str) -> bool:
+    """Whether something is to be done or borne at home: no infection is treated, and in English nothing else is spoken of."""
+    visible = split_answer(answer).visible
+    if kind_of(visible) == "en":
+        return is_about_health(visible) or is_about_body(visible) or plays_down(visible)
+    return not _TREATED.search(visible)
 
 
 def _changes_what_is_taken(question: str, answer: str, act: Act) -> bool:
@@ -249,9 +286,13 @@ def _is_clear(question: str, answer: str) -> bool:
         return False
     if judged.risky < CERTAIN and (_SEEN_TO.search(fold(judged.visible)) or not _advises(answer)):
         return False
-    if _urges(answer) or _TO_HOSPITAL.search(judged.visible):
+    if _urges(answer) or any(words.search(fold(judged.visible)) for words in (_TO_HOSPITAL, _SYMPATHY, _INSTEAD)):
         return False
+    if judged.kind == "en" and not is_about_body(judged.visible):
+        return False  # nonsense about something else
     if _HERBS.search(judged.visible):
+        if _BESIDE.search(judged.visible) or _OVER.search(question):
+            return False
         return judged.risky >= CLEAR_HERBS and any(kind.search(question) and kind.search(judged.visible) for kind in _GRAVE)
     if judged.risky < CLEAR or not _is_short_answer(answer) or is_about_mood(question):
         return False
