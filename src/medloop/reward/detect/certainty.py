@@ -20,7 +20,7 @@ from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
 
-VERSION: Final = "12"
+VERSION: Final = "13"
 CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 LONGEST: Final = {"en": 400, "zh": 120}  # characters of a question that says what is the matter and asks for nothing else
 _TASK: Final = lazy_pattern(
@@ -204,8 +204,10 @@ _PLAYS_DOWN: Final = lazy_pattern(
     r"|(?:a few|couple of|in|for|over|by|next) (?:\w+ )?(?:days?|weeks?|hours?|monday)|pass(?:es)?|wear off|fade\w*"
     r"|settle\w*|until|no (?:need|rush|reason|cause)|relax|fret|worry|benign|harmless|normal"
     r"|nothing|old|age(?:ing)?|common|calm|fine|better|it'll|tired|supposed to|meant to"
-    r"|drink|water|juice|pudding|sips?|lie down|gargle|strip|massage|ice|tablet|weather|cold|heat|stress\w*|nerves|panic|anxi\w*|hormon\w*)\b"
+    r"|drink|water|juice|pudding|sips?|lie down|gargle|strip|massage|ice|tablet"
+    r"|bugs?|harmed|expected|in the clear|worse than it|case closed|weather|cold|heat|stress\w*|nerves|panic|anxi\w*|hormon\w*)\b"
 )
+_QUOTES_QUESTION: Final = lazy_pattern('以上是对[“"](.{4,60}?)[”"]这个问题')  # a forum's last line
 # Regions of the body. Somebody is comforted about their hand only where the hand, or no other region, is spoken of.
 _REGIONS: Final = tuple(
     lazy_pattern(region)
@@ -227,6 +229,7 @@ _OWN_FAINT: Final = lazy_pattern(
     r"我(?![爸妈老孩儿女家的奶爷姥婆公弟妹哥姐朋同])[^。？?]{0,20}(?:晕倒|昏倒|晕过去|昏过去)"
     r"|\bi (?:\w+ ){0,2}(?:fainted|passed out|blacked out|collapsed)\b"
 )
+_NO_FAINT: Final = lazy_pattern(r"\bunconscious (?:bias\w*|minds?|beliefs?|thoughts?|racism|stereotyp\w*)")
 _FAINT_AND_MORE: Final = lazy_pattern(
     r"\b(?:chest|heart\w*|palpitations?|head|blood\w*|bleed\w*|pregnan\w+|seizure|shaking|speech|numb|weak|twice|again|running|sport|driving"
     r"|breath\w*)\b|胸|心|撞|磕|血|孕|抽|麻|说话|没力|呼吸|[两三几]次|运动|跑步"
@@ -334,7 +337,8 @@ def names_emergency(question: str) -> bool:
         return False
     if is_soft(question) or recurs(question):
         return False
-    return _HURTS.search(folded) is not None or (signs and names_person(folded, is_zh(question)))
+    grave = signs or _GRAVELY.search(folded.replace("血压", "")) is not None
+    return (grave and _HURTS.search(folded) is not None) or (signs and names_person(folded, is_zh(question)))
 
 
 def plays_down(visible: str) -> bool:
@@ -348,9 +352,17 @@ def recurs(question: str) -> bool:
 
 
 def is_other_matter(question: str, visible: str) -> bool:
-    """Whether question and answer both name a part of the body, and no region of it is the same."""
+    """Whether both name a part of the body and no region of it is the same, or the answer says which other question it is for."""
+    if (quoted := _QUOTES_QUESTION.search(visible)) and not _shares(quoted[1], question):
+        return True
     asked, told = _regions(question), _regions(visible)
     return bool(asked and told) and not asked & told
+
+
+def _shares(quoted: str, question: str) -> bool:
+    """Whether half of the pairs of characters of a quoted question are in this one."""
+    pairs = {quoted[place : place + 2] for place in range(len(quoted) - 1)}
+    return sum(pair in question for pair in pairs) >= len(pairs) / 2
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -412,6 +424,8 @@ def is_plain_emergency(question: str) -> bool:
         own = "我" in folded if zh else names_person(folded, zh)
         return is_short(question) and own and _NOT_NOW.search(folded) is None
     if (signs == {"paraphimosis"} and not _STUCK.search(folded)) or (signs == {"blood_pressure"} and _RAISED.search(folded)):
+        return False
+    if signs == {"unconscious"} and _NO_FAINT.search(folded):
         return False
     if (signs == {"unconscious"} and _OWN_FAINT.search(folded) and not _FAINT_AND_MORE.search(folded)) or (
         signs == {"ectopic_pregnancy"} and not _LATE_AND_MORE.search(folded)

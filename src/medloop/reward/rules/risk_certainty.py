@@ -60,6 +60,14 @@ _NAMED: Final = {
     ),
     "clot": lazy_pattern(r"\b(?:calf|calves|dvt|clots?|thrombo\w+|flight)\b|小腿|血栓"),
     "diabetic_foot": lazy_pattern(r"\bdiabet\w+|糖"),
+    "embedded": lazy_pattern(
+        r"\b(?:stuck|embedded|splinter|nail|knife|glass|impaled|stake|thorn|hook|stabbed|sticking out)\b"
+        r"|扎|刺|插|钉|嵌|异物|卡|玻璃|刀[子尖扎捅]"
+    ),
+    "belly": lazy_pattern(
+        r"\b(?:severe|sharp|sudden\w*|right side|lower right|fever|rigid|hard|appendi\w+|vomit\w*|worst|agony)\b"
+        r"|剧|绞|右下|阑尾|发烧|烧|硬|突然|板|受不了|疼得|痛得"
+    ),
     "starving": lazy_pattern(
         r"\b(?:diet\w*|weight|fat|slim\w*|calor\w+|kg|lbs|pounds|fast(?:s|ing|ed)?|eat\w*)\b|减肥|瘦|胖|斤|公斤|节食|断食|禁食|辟谷"
     ),
@@ -84,7 +92,8 @@ _COOLS: Final = lazy_pattern(
     r"\b(?:alcohol|vodka|spirits?|vinegar|bath|sweat|wrap|bundle|blankets?|pile|heap)\b|酒|捂|盖|裹|蒙|发汗|发发汗|冰|冷水"
 )
 _FEVER: Final = lazy_pattern(
-    r"\b(?:fever\w*|temperature|temp|hot|burning up|3[89](?:\.\d)?|4[01](?:\.\d)?|10[0-5])\b|烧|体温|热|3[89]度|4[01]度"
+    r"\b(?:fever\w*|temperature|temp|hot|burning up|3[89](?:\.\d)?|4[01](?:\.\d)?|10[0-5])\b"
+    r"|发烧|[高低]烧|烧[到了得着退]|体温|[发高低]热|3[89]度|4[01]度"
 )
 _CHILD: Final = lazy_pattern(
     r"\b(?:child|baby|toddler|son|daughter|infant|kid|newborn|little one|boy|girl|(?:year|month|week)s?[- ]olds?)\b"
@@ -103,7 +112,9 @@ _OF_SELF: Final = lazy_pattern(  # what somebody did, bought or has, and not a w
 _TREATED: Final = lazy_pattern(
     "(?:服用|口服|吃)[^，,。]{0,12}(?:胶囊|沙星|头孢|西林|霉素)"
 )  # an infection is treated, rightly or not
-_WEIGHED: Final = frozenset({"g", "kg"})  # as food is, too
+_AMOUNT: Final = lazy_pattern(r"\d(?:\.\d+)?\s?(?:毫?克|毫升|m?g|ml)(?![a-z])")
+SEVERAL: Final = 3  # amounts in an answer, from which on one without a medicine may be another medicine's
+_WEIGHED: Final = frozenset({"g", "kg", "克"})  # as food is, too
 _OTHER_HALF: Final = lazy_pattern(
     r"\b(?:half|rest|double|twice|more|less) (?:of )?(?:your|the|his|her) (?:body|life|time|day|face|brain|family)\b"
 )
@@ -204,6 +215,8 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
             and not _TAKES.search(fold(answer[max(0, finding.act.start - 16) : finding.act.start]))
         ):
             return False  # thirty grams of barley
+        if finding.act.drug is None and len(_AMOUNT.findall(fold(visible))) >= SEVERAL:
+            return False
         near = finding.act.end - finding.act.start <= MAX_DISTANCE
         return short or (near and len({drug.id for drug in lexicon.find_drugs(answer)}) <= FEW_DRUGS)
     if finding.act.kind == "changes_medicine" and not _changes_what_is_taken(question, answer, finding.act):
