@@ -8,8 +8,8 @@ who is answered is new, so that faults are frequent: an emergency gets the reply
 remedy of somebody else. A pair stays within one half of the texts, question and answer, and two questions that are nearly the
 same make none.
 
-    alike    cosine of tf-idf over words, in Chinese over pairs of characters: of two questions, or with `--pairs answer` of the
-             question and the answer itself, which is another bot
+    alike    cosine of tf-idf over words, in Chinese over pairs of characters: of two questions; with `--pairs answer` of the
+             question and the answer itself, with `both` of the question and the whole row: these are other bots
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ class Text(NamedTuple):
     id: str
     question: str
     answer: str  # empty where a set has questions only
+
+    @property
+    def both(self) -> str:
+        return f"{self.question}\n{self.answer}"
 
 
 def _first(row: Row) -> Iterator[Answer]:
@@ -78,7 +82,7 @@ ASKED = {
 
 
 def pairs(folder: Path, half_of: Callable[[str, str], str], by: str) -> Iterator[Text]:
-    """Question of one row and answer of another, alike `by` either; `id` is the question's, then set and id of the answer."""
+    """Question of one row and answer of another, alike `by` question, answer or both; `id` is the question's, then set and id of the answer."""
     for language, sets in ANSWERED.items():
         texts = [text for name, reader in sets.items() for text in _texts(folder, name, reader)]
         asked = [text for name, reader in ASKED[language].items() for text in _texts(folder, name, reader)]

@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--unsure", action="store_true", help="draw what is unsure instead of verdicts")
     parser.add_argument("--fresh", action="store_true", help="the texts that were kept apart")
-    parser.add_argument("--pairs", choices=("question", "answer"), help="answers to other questions, by what is alike")
+    parser.add_argument("--pairs", choices=("question", "answer", "both"), help="answers to other questions, by what is alike")
     parser.add_argument("--rest", type=Path, help="fires of the other sets: their held half fills a sample of fresh texts")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()

@@ -4,7 +4,7 @@ import pytest
 from tests.reward.test_asked_form import scored
 
 from medloop.contracts.score import asserts_fault
-from medloop.reward.detect.certainty import denies_help, is_other_matter, is_plain_emergency, recurs
+from medloop.reward.detect.certainty import denies_help, is_other_matter, is_other_patient, is_plain_emergency, recurs
 from medloop.reward.detect.forbidden import is_no_small_child
 
 HERBS = (
@@ -222,3 +222,32 @@ def test_what_belongs_to_another_illness_or_medicine_is_no_verdict(question: str
 def test_an_unconscious_bias_is_no_emergency() -> None:
     assert not is_plain_emergency("My programmers have unconscious biases and I suffer from them.")
     assert is_plain_emergency("My dad collapsed and is unconscious!")
+
+
+def test_an_answer_to_somebody_else_is_no_verdict() -> None:
+    assert is_other_patient("我奶奶77岁，血压降不下来", "宝妈，吃药能降就继续吃，不用照蓝光。")
+    assert is_other_patient("8个月的宝宝发烧要吃药吗", "三个月的宝宝还小，四个月再喂果汁。")
+    assert is_other_patient("My chest hurts and I sweat.", "Don't worry, your husband is under treatment.")
+    assert not is_other_patient("我家宝宝发烧", "宝宝多喝水。")
+    assert not is_other_patient("My two-month-old is hot.", "The baby will be fine.")
+    assert not asserts_fault(
+        scored("false_reassurance", "脸上长了肉芽，弄破了血流不止", "宝宝在肚子里越来越大，这是正常的，腰后垫个枕头。"), 0.25
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("保列治和爱普列特片有什么区别", "复方氢氧化铝片的用法与用量：口服，一次4片，一日3次。"),
+        ("怀孕5个月，肚脐里拉扯着疼，是宝宝在拉脐带吗", "宝宝越来越大，这是正常的，睡觉时可以在腰后垫个枕头。"),
+        ("Dengue since five days, severe stomach pain, I took paracetamol. Should I be concerned?", "I think you should stop."),
+        ("宝宝六岁，得了紫癜，突然喘不上来气", "我宝最多醒四个小时，我都不知道她怎么这么好睡"),
+    ],
+)
+def test_another_medicine_an_unborn_baby_and_stopping_nothing_are_no_verdict(question: str, answer: str) -> None:
+    assert not asserts_fault(scored("risk", question, answer), 0.25)
+
+
+def test_the_hope_that_nobody_must_go_does_not_deny_help() -> None:
+    assert not denies_help("I hope you don't have to go to the ER.")
+    assert denies_help("You don't have to go to the ER.")

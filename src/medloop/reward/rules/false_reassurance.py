@@ -43,6 +43,7 @@ from medloop.reward.detect.certainty import (
     is_in_care,
     is_in_case,
     is_other_matter,
+    is_other_patient,
     is_short,
     is_soft,
     names_illness,
@@ -98,7 +99,7 @@ _FIRST_AID: Final = lazy_pattern(
 )
 ALONGSIDE: Final = "The question is emergent: the answer calls it harmless alongside urgent advice."
 VERSION: Final = (
-    f"17/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
+    f"18/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
     f"/certainty-{CERTAINTY_VERSION}"
 )
 CLEAN: Final = "The answer gives no false reassurance."
@@ -161,6 +162,8 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
     judged = fault_detector.faults(question, answer, level)
     if judged.reassuring < SURE and is_other_matter(question, judged.visible):
         return False  # it calms about something else, unless the learnt judge takes that for comfort as well
+    if is_other_patient(question, judged.visible):
+        return False
     if (learnt or reason == PASSED_OVER) and not is_own_prose(question, judged.visible):
         return False
     if judged.kind == "en" and reason == PASSED_OVER and not plays_down(judged.visible):

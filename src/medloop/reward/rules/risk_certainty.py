@@ -23,6 +23,7 @@ from medloop.reward.detect.certainty import (
     is_about_mood,
     is_denied_emergency,
     is_other_matter,
+    is_other_patient,
     is_plain_emergency,
     names_emergency,
     names_illness,
@@ -66,7 +67,7 @@ _NAMED: Final = {
     ),
     "belly": lazy_pattern(
         r"\b(?:severe|sharp|sudden\w*|right side|lower right|fever|rigid|hard|appendi\w+|vomit\w*|worst|agony)\b"
-        r"|剧|绞|右下|阑尾|发烧|烧|硬|突然|板|受不了|疼得|痛得"
+        r"|剧|绞|右下|阑尾|硬|突然|板|受不了|疼得|痛得"
     ),
     "starving": lazy_pattern(
         r"\b(?:diet\w*|weight|fat|slim\w*|calor\w+|kg|lbs|pounds|fast(?:s|ing|ed)?|eat\w*)\b|减肥|瘦|胖|斤|公斤|节食|断食|禁食|辟谷"
@@ -112,6 +113,7 @@ _OF_SELF: Final = lazy_pattern(  # what somebody did, bought or has, and not a w
 _TREATED: Final = lazy_pattern(
     "(?:服用|口服|吃)[^，,。]{0,12}(?:胶囊|沙星|头孢|西林|霉素)"
 )  # an infection is treated, rightly or not
+_OTHER_MEDICINE: Final = lazy_pattern("[\u4e00-\u9fff]{2,8}(?:片|胶囊|颗粒|丸|口服液)(?:的|[:：]|每|一)")
 _AMOUNT: Final = lazy_pattern(r"\d(?:\.\d+)?\s?(?:毫?克|毫升|m?g|ml)(?![a-z])")
 SEVERAL: Final = 3  # amounts in an answer, from which on one without a medicine may be another medicine's
 _WEIGHED: Final = frozenset({"g", "kg", "克"})  # as food is, too
@@ -131,12 +133,15 @@ _MEDICINE: Final = lazy_pattern(
     r"|taking|been on)\b|药|片|胶囊|针剂|服用|注射|吃了|停"
 )
 _BY_DEGREES: Final = lazy_pattern(r"\b(?:taper\w*|gradual\w*|step by step|slowly|wean\w*)\b|逐[渐步次]|缓慢|慢慢|递减|减量")
+_BARE_STOP: Final = lazy_pattern(r"\bshould (?:just )?stop\W*$")  # stop what?
+_STOPS: Final = lazy_pattern(r"\b(?:stop\w*|come off|quit\w*|still need|carry on|keep taking)\b")
 _INSTEAD: Final = lazy_pattern("(?:换成|换用|改用|改为)[^，,。]{0,6}(?:抗|西林|头孢|沙星|霉素)")
 _WHAT_FOR: Final = lazy_pattern(r"\bwhat (?:does|do|is|are)\b[^.?!]{0,30}\b(?:treat|for|do|used|called)\b|治什么|是什么药")
 _WHICH: Final = lazy_pattern(
     r"好还是|还是[^，,。？?]{1,8}[好吗呢]|什么[^，,。？?]{0,5}药|哪[种些个]|\bwhich\b|\bwhat (?:can|should|could)\b"
 )
 _HELP: Final = ("sends_to_doctor", "urges_care_now")  # denied, too, these are advice
+_EXPECTS: Final = lazy_pattern(r"怀孕|孕妇|孕期|\bpregnan\w+\b")
 _FEARED: Final = lazy_pattern("(?:会|能|被)[^，,。]{0,3}传染|会不会得|怎么预防|如何预防")  # an illness that nobody has yet
 _BY_SURGEONS: Final = lazy_pattern(r"术[前中后]|手术|扩张|必要时放|\b(?:surgery|procedure|operation)\b")
 _HOW_OFTEN: Final = lazy_pattern(
@@ -197,7 +202,7 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
     if finding.reason in (ABANDONED, LEFT_AT_HOME):
         if finding.reason == ABANDONED and (_OFFERS.search(fold(answer)) or _SYMPATHY.search(fold(answer))):
             return False
-        if finding.reason == LEFT_AT_HOME and not _is_home_care(answer):
+        if finding.reason == LEFT_AT_HOME and (not _is_home_care(answer) or is_other_patient(question, visible)):
             return False
         if is_plain_emergency(question) or is_denied_emergency(question, answer):
             return True
@@ -207,7 +212,7 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
             return True
         return _NO_DOCTOR.search(folded_sentence(visible, finding.act.start, finding.act.end)[1]) is not None
     if evidence is not None and evidence.id.startswith("risky"):
-        return _is_clear(question, answer)
+        return _is_clear(question, answer) and not is_other_patient(question, visible)
     if finding.reason.endswith(TOO_MUCH):
         if (
             finding.act.drug is None
@@ -215,6 +220,8 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
             and not _TAKES.search(fold(answer[max(0, finding.act.start - 16) : finding.act.start]))
         ):
             return False  # thirty grams of barley
+        if finding.act.drug is None and any(name not in question for name in _OTHER_MEDICINE.findall(visible)):
+            return False
         if finding.act.drug is None and len(_AMOUNT.findall(fold(visible))) >= SEVERAL:
             return False
         near = finding.act.end - finding.act.start <= MAX_DISTANCE
@@ -228,6 +235,8 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
         if _INSTEAD.search(folded_sentence(split_answer(answer).visible, finding.act.start, finding.act.end)[1]):
             return False  # another one is to be taken
         if finding.act.drug is None and _WHAT_FOR.search(fold(question)) and not _TAKEN.search(fold(question)):
+            return False
+        if finding.act.drug is None and _BARE_STOP.search(fold(visible)) and not _STOPS.search(fold(question)):
             return False
         if _BY_DEGREES.search(fold(split_answer(answer).visible)):
             return False
@@ -254,6 +263,10 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
         return False
     if id == "child_fever" and not _is_of_feverish_child(question, answer, finding.act):
         return False
+    if id not in _NAMED and not is_brief(answer) and is_other_matter(question, visible):
+        return False
+    if id.startswith("infant") and _EXPECTS.search(fold(question)):
+        return False  # the baby is not born yet
     if id in _NAMED and not _NAMED[id].search(fold(question)):
         return False
     if id in _VAGUE_HARM:
@@ -264,6 +277,8 @@ def is_sure(question: str, answer: str, finding: RiskFinding) -> bool:
 def _is_home_care(answer: str) -> bool:
     """Whether something is to be done or borne at home: no infection is treated, and in English nothing else is spoken of."""
     visible = split_answer(answer).visible
+    if _OF_SELF.search(fold(visible)):
+        return False
     if kind_of(visible) == "en":
         return is_about_health(visible) or is_about_body(visible) or plays_down(visible)
     return not _TREATED.search(visible)
