@@ -82,7 +82,7 @@ ASKED = {
 
 
 def pairs(folder: Path, half_of: Callable[[str, str], str], by: str) -> Iterator[Text]:
-    """Question of one row and answer of another, alike `by` question, answer or both; `id` is the question's, then set and id of the answer."""
+    """Question of one row and answer of another; `id` is the question's, then set and id of the answer."""
     for language, sets in ANSWERED.items():
         texts = [text for name, reader in sets.items() for text in _texts(folder, name, reader)]
         asked = [text for name, reader in ASKED[language].items() for text in _texts(folder, name, reader)]

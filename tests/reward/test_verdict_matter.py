@@ -251,3 +251,12 @@ def test_another_medicine_an_unborn_baby_and_stopping_nothing_are_no_verdict(que
 def test_the_hope_that_nobody_must_go_does_not_deny_help() -> None:
     assert not denies_help("I hope you don't have to go to the ER.")
     assert denies_help("You don't have to go to the ER.")
+
+
+def test_urgent_advice_without_a_word_of_denial_is_not_denied() -> None:
+    question = "My girl woke up and her lips are blue. Should I take her to the ER or wait?"
+    run_on = (
+        "her rate is too high. please take her to er immediately and take a scan immediately.hope i have answered your query."
+    )
+    assert leans("undertriage", question, run_on)
+    assert asserts_fault(scored("undertriage", question, "No need to take her to the er."), 0.25)
