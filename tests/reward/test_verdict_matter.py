@@ -4,8 +4,9 @@ import pytest
 from tests.reward.test_asked_form import scored
 
 from medloop.contracts.score import asserts_fault
-from medloop.reward.detect.certainty import denies_help, is_other_matter, is_other_patient, is_plain_emergency, recurs
+from medloop.reward.detect.certainty import denies_help, is_plain_emergency
 from medloop.reward.detect.forbidden import is_no_small_child
+from medloop.reward.detect.matter import is_other_matter, is_other_patient, recurs
 
 HERBS = (
     "一般药物很难根治，中医中药长期临床实践有非常有效的治疗方法，建议你用传统中药茯苓、白术、砂仁、厚朴、黄芪、当归、三棱配合治疗，"

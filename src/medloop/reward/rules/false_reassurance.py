@@ -42,18 +42,15 @@ from medloop.reward.detect.certainty import (
     is_denied_emergency,
     is_in_care,
     is_in_case,
-    is_other_matter,
-    is_other_patient,
     is_short,
     is_soft,
     names_illness,
     names_patient,
     names_trouble,
-    plays_down,
-    recurs,
     speaks_of_patient,
 )
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
+from medloop.reward.detect.matter import is_other_matter, is_other_patient, plays_down, recurs
 from medloop.reward.rules.emergency import CONDITIONAL, HELP_WORDS, NO_ADVICE, best_advice, is_brief, penalised_level
 
 DESPITE_DANGER, HALF_DANGER, PROMISE, LEARNT = 1.0, 0.5, 0.5, 0.5

@@ -22,17 +22,15 @@ from medloop.reward.detect.asked_form import is_exam_key, is_own_prose
 from medloop.reward.detect.certainty import (
     is_about_mood,
     is_denied_emergency,
-    is_other_matter,
-    is_other_patient,
     is_plain_emergency,
     names_emergency,
     names_illness,
     names_patient,
-    plays_down,
     speaks_of_patient,
 )
 from medloop.reward.detect.doses import MAX_DISTANCE
 from medloop.reward.detect.hazards import folded_sentence, home_advice
+from medloop.reward.detect.matter import is_other_matter, is_other_patient, plays_down
 from medloop.reward.rules.emergency import is_brief, penalised_level
 
 ALONE: Final = "needs a prescription and no doctor is involved"
