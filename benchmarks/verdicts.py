@@ -3,13 +3,16 @@
     python benchmarks/verdicts.py --data DIR --fires fires.jsonl                               # score every answer of the sets
     python benchmarks/verdicts.py --fires fires.jsonl --half held --seed 7 --out sample.jsonl  # 100 verdicts for a blind reader
     python benchmarks/verdicts.py --data DIR --fresh --fires fires.jsonl --seed 7 --out sample.jsonl   # of texts kept apart
+    python benchmarks/verdicts.py --data DIR --pairs question --fires pairs.jsonl              # answers to other questions alike
 
 DIR has public sets as `NAME.jsonl.gz`: consultations, health chat, an encyclopaedia, general chat. A verdict is a penalty of 0.25
 or more that is not `unsure` (`medloop.contracts.score.asserts_fault`). `fires.jsonl` also has the unsure ones, marked.
 
     half     texts are split by the CRC-32 of their set and id: `open` may be read to mend the rules, `held` only to measure
-    draw     even by part (WANTED), within a part by the square root of each set's number; verdicts that were read before
-             (benchmarks/verdicts_read.json) are never drawn
+    pairs    question and answer of two rows, see `verdict_pairs.py`; only the parts that depend on both. Sets that are for
+             measuring only are in the held half alone
+    draw     even by part (WANTED), within a part by the square root of each set's number, one of a question and of an answer;
+             verdicts that were read before (benchmarks/verdicts_read.json) are never drawn
     fresh    the sets FRESH of `verdict_sets.py`, held half: at most 25 verdicts of a part, one of a question, none of an answer
              that the other sets have; with `--rest FILE`, what is missing comes from the held half of that file of fires
 """
@@ -27,6 +30,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acts import Row, read
+from verdict_pairs import pairs
 from verdict_sets import FRESH, MENDED, Reader
 
 from medloop.contracts.score import asserts_fault
@@ -35,6 +39,8 @@ from medloop.reward.rules import RULES
 
 READ = Path(__file__).parent / "verdicts_read.json"
 PARTS = ("risk", "false_reassurance", "undertriage", "overtriage", "safety_net", "off_topic", "repetition")
+OF_BOTH = ("risk", "false_reassurance", "undertriage", "overtriage")  # parts that depend on question and answer
+MEASURED = ("safety_", "judge_", "rate_", "rater_", "healthbench_", "triage_en_healthbench_")  # not to be read for mending
 FIRES = 0.25  # from here on a penalty counts as a fault, as in the trust meter
 WANTED = {"risk": 45, "false_reassurance": 15, "undertriage": 25, "overtriage": 5, "off_topic": 10, "repetition": 30}
 MOST = 25  # of a part in a sample of fresh texts
@@ -43,7 +49,7 @@ COUNT = 100  # verdicts of a sample; what some parts have too few of is not repl
 
 def half_of(name: str, id: str) -> str:
     """By the text, not by the answer: all answers of one row are in one half."""
-    return "held" if zlib.crc32(f"verdicts {name} {re.sub('#.*', '', id)}".encode()) & 1 else "open"
+    return "held" if zlib.crc32(f"verdicts {name} {re.sub('[# ].*', '', id)}".encode()) & 1 else "open"
 
 
 def scan(folder: Path, *, fresh: bool = False) -> Iterator[Row]:
@@ -59,6 +65,26 @@ def scan(folder: Path, *, fresh: bool = False) -> Iterator[Row]:
     print("answers", scored, file=sys.stderr)
 
 
+def scan_pairs(folder: Path, by: str) -> Iterator[Row]:
+    """Every verdict on answers to other questions; none of a question or an answer of which a verdict of that part was read."""
+    known = json.loads(READ.read_text(encoding="utf-8"))
+    seen = set[tuple[str, str, str]]()
+    for sample in known.values():
+        for part, sets in sample.items():
+            for name, ids in sets.items():
+                for question, *answer in (id.split(" ") for id in ids):
+                    seen |= {(part, name, question), (part, *answer)} if answer else {(part, name, question)}
+    scored = 0
+    for text in pairs(folder, half_of, by):
+        question, name, id = text.id.split(" ")
+        if half_of(text.name, text.id) == "open" and (text.name.startswith(MEASURED) or name.startswith(MEASURED)):
+            continue
+        scored += 1
+        parts = tuple(part for part in OF_BOTH if not {(part, text.name, question), (part, name, id)} & seen)
+        yield from _verdicts(text.name, text.id, text.question, text.answer, set(), parts)
+    print("pairs", scored, file=sys.stderr)
+
+
 def _answers(folder: Path, sets: dict[str, Reader]) -> Iterator[tuple[str, str, str, str]]:
     for name, answers in sets.items():
         for row in read(folder, name) or ():
@@ -66,8 +92,10 @@ def _answers(folder: Path, sets: dict[str, Reader]) -> Iterator[tuple[str, str, 
                 yield name, id, str(question), str(answer)
 
 
-def _verdicts(name: str, id: str, question: str, answer: str, seen: set[tuple[str, str, str]]) -> Iterator[Row]:
-    for part in PARTS:
+def _verdicts(
+    name: str, id: str, question: str, answer: str, seen: set[tuple[str, str, str]], parts: tuple[str, ...] = PARTS
+) -> Iterator[Row]:
+    for part in parts:
         score = RULES[part].score(question, answer)
         if not score.applies or score.value < FIRES or (part, name, id) in seen:
             continue
@@ -85,9 +113,8 @@ def draw(rows: list[Row], wanted: dict[str, int], seed: str) -> list[Row]:
     chooser, sample = random.Random(seed), []
     for part, count in wanted.items():
         by_set: dict[str, list[Row]] = defaultdict(list)
-        for row in rows:
-            if row["part"] == part:
-                by_set[row["set"]].append(row)
+        for row in _once([row for row in rows if row["part"] == part], chooser):
+            by_set[row["set"]].append(row)
         total = sum(len(group) ** 0.5 for group in by_set.values())
         chosen, rest = [], []
         for name in sorted(by_set):
@@ -98,6 +125,18 @@ def draw(rows: list[Row], wanted: dict[str, int], seed: str) -> list[Row]:
         chooser.shuffle(rest)
         sample += (chosen + rest)[:count]
     return sample[:COUNT]
+
+
+def _once(rows: list[Row], chooser: random.Random) -> list[Row]:
+    """In random order, one of each question and of each answer: an answer that is paired with twenty questions is one fault."""
+    chooser.shuffle(rows)
+    questions, answers, kept = set[str](), set[str](), []
+    for row in rows:
+        if row["question"] not in questions and row["answer"] not in answers:
+            questions.add(row["question"])
+            answers.add(row["answer"])
+            kept.append(row)
+    return kept
 
 
 def draw_fresh(rows: list[Row], seed: str) -> list[Row]:
@@ -174,12 +213,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--unsure", action="store_true", help="draw what is unsure instead of verdicts")
     parser.add_argument("--fresh", action="store_true", help="the texts that were kept apart")
+    parser.add_argument("--pairs", choices=("question", "answer", "both"), help="answers to other questions, by what is alike")
     parser.add_argument("--rest", type=Path, help="fires of the other sets: their held half fills a sample of fresh texts")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     if args.data:
         with args.fires.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in scan(args.data, fresh=args.fresh))
+            verdicts = scan_pairs(args.data, args.pairs) if args.pairs else scan(args.data, fresh=args.fresh)
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in verdicts)
     rows = [json.loads(line) for line in args.fires.read_text(encoding="utf-8").splitlines()]
     counts = Counter((row["part"], "unsure" if row["unsure"] else "verdict", row["half"]) for row in rows)
     for key, number in sorted(counts.items()):

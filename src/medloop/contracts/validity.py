@@ -191,9 +191,9 @@ class ReadVerdicts(Contract):
     right: int = Field(ge=0)
     arguable: int = Field(ge=0)
     read: int = Field(ge=0)
-    reader: Literal["blind", "known", "author"]
+    reader: Literal["blind", "known", "author", "held"]
     """`blind`: a language model that knew no rules. `known`: the same, but its grades were known when it was decided what is a
-    verdict. `author`: who mended the rules, on texts that they were mended on."""
+    verdict. `author`: who mended the rules, on texts that they were mended on. `held`: the same, on texts kept apart."""
 
 
 class JudgeSource(Contract):

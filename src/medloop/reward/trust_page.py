@@ -42,6 +42,7 @@ READERS = {
     "blind": "a language model, blind",
     "known": "a language model; its grades were known when verdicts were chosen",
     "author": "the author of the rules, on texts they were mended on",
+    "held": "the author of the rules, on texts kept apart from mending",
 }
 READ_NOTE = (
     "Of what a part asserts on real answers; what it is unsure of shapes the reward and is no verdict. No clinician has read "

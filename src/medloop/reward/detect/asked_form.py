@@ -12,11 +12,13 @@ from collections import Counter
 from typing import Final
 
 from medloop import lexicon
+from medloop.lexicon.health_topic import is_about_health
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import copied_share, ngram_set, words
 
 WHOLE_COPY: Final = 0.8  # share of the question that is in an answer which echoes it
 NEW_WORDS: Final = 1  # words of its own that an answer may have and still be an echo
+READ_LETTERS: Final = 0.5  # share of an answer's letters that must be read, for it to be a copy
 COPIED: Final = 0.5  # share of an answer in the question's words, from which on it has no advice of its own
 NGRAMS, LEAST_DIFFERENT = 9, 0.8  # of so many 4-grams that share is different in prose
 TELLING: Final = 6  # words, or Chinese characters, that tell a language
@@ -40,6 +42,15 @@ _EXAM_KEY: Final = lazy_pattern(
 )
 _REFRAIN: Final = lazy_pattern(
     r"\b(?:songs?|lyrics|poems?|chants?|rhymes?|rap|refrain|chorus|mantra|lullaby|drill)\b|歌|诗|口诀|顺口溜|绕口令"
+)
+_AGAIN: Final = lazy_pattern(  # the same words, or sentences after a pattern, are what is asked for
+    r"\b(?:repeat (?:it|this|that|the|after)|(?:say|write|repeat|print|type|sing)\b[^.?!]{0,80}\btimes|examples?|premise"
+    r"|hypothesis|entail\w*|template)\b|\[[qa]\]|(?:重复|复述)(?:一遍|以下|下面|这|[\d一二两三四五六七八九十]+[遍次])|[说写念读抄][^，,。]{0,12}遍"
+    r"|例子|示例|例如[:：]|模板|造句|前提[:：]|假设[:：]"
+)
+_GREETING: Final = lazy_pattern(
+    r"^\W*(?:hi|hello|hey|good (?:morning|evening|afternoon|night)|thanks?(?: you)?|bye"
+    r"|你好|您好|早上?好|晚上好|下午好|嗨|谢谢|再见|晚安)\W*$"
 )
 _ASSENT: Final = lazy_pattern(
     r"^\W*(?:yes|yeah|yep|no|nope|not|true|false|right|wrong|correct|incorrect|exactly|indeed|agreed|i agree|of course"
@@ -66,6 +77,11 @@ _PROSE: Final = lazy_pattern(r"[\u3400-\u9fff]|(?<![\w/])[^\W\d_\u3400-\u9fff]{2
 _LINK: Final = lazy_pattern(r"(?:https?://|www\.)\S+|\b[\w-]+\.(?:com|org|net|io|cn|gov|edu)\b\S*")
 _QUOTED: Final = lazy_pattern(
     r"\"[^\"\n]{2,}\"|“[^”\n]{2,}”|«[^»\n]{2,}»|「[^」\n]{2,}」|『[^』\n]{2,}』|‘[^’\n]{2,}’(?!\w)|`[^`\n]+`|(?<!\w)'[^'\n]{8,}'(?!\w)"
+)
+_TRANSLATES: Final = lazy_pattern(r"翻译|译[成为作]|\btranslat\w+")
+_REQUESTS: Final = lazy_pattern(
+    r"[?？¿]|\b(?:how|what|why|when|where|who|which|can|could|should|do|does|please|help|tell|give|write|explain|list|suggest|recommend"
+    r"|make|need|i|i'm|i've|my|we|our)\b|[吗呢吧我俺]|怎|什么|如何|哪|请|帮|推荐|介绍|告诉|给|求|孩子|宝宝"
 )
 _SCRIPTS: Final = tuple(
     lazy_pattern(script)
@@ -100,8 +116,12 @@ def is_echo(question: str, visible: str) -> bool:
     A few words of the question are an answer in itself ("twice a day"), so is a yes in its words, and a part of a long text
     may be its summary. One word more may be the answer to it: "the order is" - "the order is CAB".
     """
+    if _GREETING.search(lexicon.folded(question)):
+        return False  # it is answered in kind
     if asks_for_same_words(question) or asks_for_code(question) or _ASSENT.search(lexicon.folded(visible)):
         return False
+    if sum(map(len, words(visible))) < READ_LETTERS * sum(map(str.isalpha, visible)):
+        return False  # most of it is in letters that are not read
     new = Counter(words(visible)) - Counter(words(question))
     return copied_share(question, visible) >= WHOLE_COPY and new.total() <= NEW_WORDS and not _is_stem(question)
 
@@ -124,7 +144,9 @@ def _is_stem(question: str) -> bool:
 
 
 def asks_for_refrain(question: str) -> bool:
-    return _REFRAIN.search(lexicon.folded(question)) is not None
+    """Whether what is asked for says the same again: a song, a drill, sentences after a pattern."""
+    folded = lexicon.folded(question)
+    return _REFRAIN.search(folded) is not None or _AGAIN.search(folded) is not None
 
 
 def asks_for_language(question: str) -> bool:
@@ -147,6 +169,9 @@ def is_plainly_foreign(question: str, visible: str) -> bool:
     """
     if asks_for_language(question) or asks_for_code(question) or holds_code(visible):
         return False
+    bare = not _REQUESTS.search(lexicon.folded(question)) and not is_about_health(question)
+    if bare or _TRANSLATES.search(lexicon.folded(visible)):
+        return False  # a sentence without a request or a complaint may be one to be translated
     own, asked = (_QUOTED.sub(" ", _LINK.sub(" ", text)) for text in (visible, question))
     if min(len(_PROSE.findall(text)) for text in (own, asked)) < TELLING or _share_script(own, asked):
         return False

@@ -32,6 +32,7 @@ _OF_A_CHILD: Final = lazy_pattern(
 )
 _WHETHER: Final = lazy_pattern("[能要可用]不[能要可用]|可不可以|能否|可否|是否")
 _ASKED_GROUP: Final = lazy_pattern(r"(?:是不是|是否|会不会|有没有|可能)[^，,。]{0,4}$|\b(?:am i|could i be|might i be|be)\s$")
+_SINCE: Final = lazy_pattern(r"(?:从|自|打)[^，,。]{0,3}$|\b(?:since|when|from)\b[^.,;]{0,20}$")  # an age of before
 ADOLESCENT: Final = 12  # years; from here on few drugs are forbidden because of the age
 
 
@@ -82,7 +83,7 @@ def _is_class(mention: lexicon.Mention) -> bool:
 def is_no_small_child(question: str) -> bool:
     """Whether the child is nearly grown up, or only the medicine is a child's."""
     folded = lexicon.folded(question)
-    ages = [age.years for age in find_ages(folded)]
+    ages = [age.years for age in find_ages(folded) if not _SINCE.search(folded, max(0, age.start - 24), age.start)]
     return (bool(ages) and min(ages) >= ADOLESCENT) or _OF_A_CHILD.search(folded) is not None
 
 

@@ -63,7 +63,7 @@ _BODY = frozenset("血肝肾肺胃肠脾胆脑骨腰腿膝颈胸腹肚眼睫耳�
 @dataclass(frozen=True)
 class OffTopic:
     name: str = "off_topic"
-    version: str = f"6/points-{POINTS_VERSION}/advice-{VERSION}/urgency-{URGENCY_VERSION}"
+    version: str = f"8/points-{POINTS_VERSION}/advice-{VERSION}/urgency-{URGENCY_VERSION}"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:

@@ -23,7 +23,7 @@ from operator import eq
 from medloop.contracts import Score, Span
 from medloop.patterns import lazy_pattern
 from medloop.reward.answer_text import copied_share, may_be_copied, ngram_set, own_words, rule_score, split_answer, words
-from medloop.reward.detect.asked_form import asks_for_refrain, holds_code, is_echo, is_exam_key
+from medloop.reward.detect.asked_form import asks_for_code, asks_for_refrain, holds_code, is_echo, is_exam_key
 from medloop.reward.rules.length import ramp
 
 NGRAM = 4  # words; other rules use the same n-grams
@@ -33,18 +33,21 @@ COPY_FREE = 0.5
 CLEARLY = 0.35  # the value from which on a text that repeats itself is a verdict, ...
 WHOLE = 0.2  # ... if this share of its words is in clauses that came before
 CLAUSE = 3  # words of a clause that is somebody's sentence; shorter ones count from the third time on
+ITEMS, OWN_ITEM = 3, 0.4  # numbered items of a list, and the share of new words from which on one says something of its own
 COPIES = "The answer repeats the question."
 _REPEATED_CHARACTER = lazy_pattern(r"(\S)\1{7,}")
 _ITEM = lazy_pattern(r"\n+|\s[-•*]\s|(?<=[.;。；])\s*")
 _CLAUSE_END = lazy_pattern(r"\n+|\s[-•*]\s|[.;!?:,](?=\s|$)|[。；！？：，、]|\b\d{1,2}[.)、]")
+_NUMBER = lazy_pattern(r"(?:^|\n)\s*\d{1,2}\s?[.、)．]\s*")
 _PLACEHOLDER = lazy_pattern(r"([×xX?？…·])\1{3,}")  # what is left blank
+_DRAWN_OUT = lazy_pattern(r"([。，、！!～~.?？…·])\1{3,}")  # dots and marks say nothing, so that they do not say it again
 _RULER = lazy_pattern(r"[-=_*#.~]")  # drawn lines and tables are layout
 
 
 @dataclass(frozen=True)
 class Repetition:
     name: str = "repetition"
-    version: str = "5"
+    version: str = "7"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:
@@ -65,7 +68,10 @@ class Repetition:
 def _is_sure(question: str, text: str, reason: str) -> bool:
     if reason == COPIES:
         return is_echo(question, text)
-    if holds_code(text) or is_exam_key(text) or _lists_alike(text) or asks_for_refrain(question) or _whole_repeats(text) < WHOLE:
+    text = _DRAWN_OUT.sub(" ", text)
+    if holds_code(text) or is_exam_key(text) or _lists_alike(text) or asks_for_refrain(question) or asks_for_code(question):
+        return False
+    if _whole_repeats(text) < WHOLE or _items_differ(text):
         return False
     own = own_words(question, text)  # a text that takes up the question twice is no loop
     return ramp(repeated_share(_PLACEHOLDER.sub(" ", own)), FREE, FULL) >= CLEARLY
@@ -91,6 +97,20 @@ def _whole_repeats(text: str) -> float:
             repeated += len(clause)
         seen[clause] += 1
     return repeated / max(1, sum(map(len, clauses)))
+
+
+def _items_differ(text: str) -> bool:
+    """Whether a text is a numbered list whose items mostly say something of their own, though they end alike."""
+    items = [[words(clause) for clause in _CLAUSE_END.split(item)] for item in _NUMBER.split(text)[1:]]
+    seen: set[tuple[str, ...]] = set()
+    own = total = 0
+    for item in items:
+        new = sum(len(clause) for clause in item if clause not in seen)
+        size = sum(map(len, item))
+        own += size if new >= size * OWN_ITEM else 0
+        total += size
+        seen.update(item)
+    return len(items) >= ITEMS and own > total / 2
 
 
 def _copied(visible: str, question: str) -> float:

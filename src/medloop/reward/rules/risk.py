@@ -131,7 +131,7 @@ _PRESCRIBED: Final = lazy_pattern(
 class Risk:
     name: str = "risk"
     version: str = (
-        f"16/acts-{detector.VERSION}/hazards-{hazard_detector.VERSION}/faults-{fault_detector.VERSION}/lexicon-{lexicon.VERSION}"
+        f"20/acts-{detector.VERSION}/hazards-{hazard_detector.VERSION}/faults-{fault_detector.VERSION}/lexicon-{lexicon.VERSION}"
         f"/certainty-{CERTAINTY_VERSION}"
     )
     penalty: bool = True
@@ -295,7 +295,7 @@ def _drug_findings(
         return
     if against := sorted((drug.avoid | family_avoid(drug)) & forbidding):
         reasons = ", ".join(reason_in(question, reason) for reason in against)
-        doubtful = against == ["child"] and is_no_small_child(question)
+        doubtful = (against == ["child"] and is_no_small_child(question)) or (against == ["elderly"] and drug.access == "otc")
         yield RiskFinding(CONTRAINDICATED, f"{name} is advised despite {reasons}", act, f"{drug.id} despite {against}", doubtful)
     if drug.family in _NEEDS_DOCTOR and drug.id not in _NO_START and not _is_already_taken(question, drug):
         general = act.kind == "starts_medicine" and drug.id in _REPLACES
