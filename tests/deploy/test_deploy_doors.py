@@ -146,6 +146,7 @@ def test_the_page_shows_what_answers_and_rolls_back_after_a_confirmation(store, 
     form = {"csrf": csrf, "reason": "worse in triage"}
     assert server.post("/web/deployments/rollback", data=form).status_code == 422 and live_version(store) == 2
     assert server.post("/web/deployments/rollback", data={"csrf": csrf, "confirm": "yes"}).status_code == 422
+    assert '<option value="1">' in page and "The versions here have passed the gate. The base has not" in page
     assert server.post("/web/deployments/rollback", data={**form, "confirm": "yes"}).status_code == 200
     assert live_version(store) == 1
     assert "instead of version 2" in server.get("/web/registry").text

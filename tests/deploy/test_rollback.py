@@ -14,7 +14,7 @@ from medloop.deploy.protocol import DeployFailedError
 from medloop.errors import InputError
 from medloop.loop.deploy import DeployRefusedError, deploy_alias
 from medloop.loop.live_watch import LiveWatch
-from medloop.loop.rollback import clear_block, roll_back
+from medloop.loop.rollback import clear_block, roll_back, ways_back
 from medloop.sections import DeploySettings
 from medloop.store.files.artifacts import MANIFEST, new_artifact
 from medloop.store.integrity import verify_store
@@ -71,6 +71,22 @@ def test_where_a_rollback_can_go(store, fleet, second_live: str) -> None:
     roll_back(fleet, actor="test", reason="all bad", to="base")
     assert live_route(store).served_name == "base" and live_version(store) is None
     assert "champion" not in registry.current(store, "med-assistant")
+
+
+@pytest.mark.parametrize("incident", [False, True])
+def test_from_the_base_a_version_that_passed_the_gate_answers_again(store, fleet, second_live: str, incident: bool) -> None:
+    roll_back(fleet, actor="test", reason="all bad", to="base")
+    assert [stored.record.version for stored in ways_back(store, live_route(store))] == [1]
+    clear_block(store, 2, actor="test")
+    assert [stored.record.version for stored in ways_back(store, live_route(store))] == [2, 1]
+    if incident:
+        crud.add(store, [Incident(record_id="fb_1")], actor="test")
+    roll_back(fleet, actor="test", reason="it was the network", to="2")
+    assert live_version(store) == 2 and block_of(store, artifact_of(store, 2)) is None
+    if incident:  # it may answer, but nobody is promoted meanwhile
+        assert "champion stays" in events(store, kinds=("problem",))[0].reason
+    else:
+        assert registry.current(store, "med-assistant")["champion"].version == 2
 
 
 def test_nothing_deployed_is_nothing_to_roll_back(fleet) -> None:

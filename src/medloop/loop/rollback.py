@@ -95,6 +95,11 @@ def _candidates(store: Store, live: Route, to: str | None, arm: Champion) -> Seq
     return [*(stored for stored in earlier if _reuse_refusal(store, stored) is None), None]
 
 
+def ways_back(store: Store, live: Route) -> list[StoredVersion]:
+    """Versions that may answer again, best first: a rollback without a choice goes to the first, or else to the base."""
+    return [candidate for candidate in _candidates(store, live, None, "champion") if candidate is not None]
+
+
 def _reuse_refusal(store: Store, stored: StoredVersion) -> str | None:
     if log.block_of(store, stored.record.artifact):
         return "It was rolled back itself"
@@ -155,9 +160,11 @@ def block(store: Store, name: str, artifact: str, version: int | None, *, actor:
 
 
 def _follow(store: Store, live: Route, candidate: StoredVersion | None, actor: str, reason: str) -> None:
-    """The registry's champion follows, so that the next deployment does not bring the same version back."""
+    """The registry's champion follows, so that the next deployment does not bring the same version back; nor does a version that
+    replaces the base leave it without one."""
     change = registry.current(store, live.model).get("champion")
-    if change is None or change.version != live.version:
+    champion = None if change is None else change.version
+    if champion != live.version or (champion is None and candidate is None):
         return
     version = None if candidate is None else candidate.record.version
     action: AliasAction = "demote" if version is None else "rollback"

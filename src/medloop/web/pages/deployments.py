@@ -14,7 +14,7 @@ from medloop.contracts.deploy import DeployEvent, DeployKind
 from medloop.contracts.gate_reasons import said
 from medloop.errors import BusyError, ConfigError, InputError, ResultError
 from medloop.loop.deploy import DeployStatus, deploy_alias, deploy_status, open_fleet
-from medloop.loop.rollback import block_version, clear_block, roll_back
+from medloop.loop.rollback import block_version, clear_block, roll_back, ways_back
 from medloop.privacy.phi.reason import LONGEST_REASON
 from medloop.store.db import Store
 from medloop.store.records.deploy_events import events
@@ -108,7 +108,6 @@ def _show(
 ) -> Response:  # fmt: skip
     store, t = store_of(request), translator_of(request)
     status = deploy_status(store)
-    earlier = dict.fromkeys(route.version for route in routes(store, limit=200) if route.version is not None)
     live, blocks = status.live, events(store, limit=1000, kinds=("block",))
     challenger = status.challenger
     known = [(arm, route) for arm in get_args(Champion) for route in routes(store, limit=200, arm=arm)]
@@ -117,7 +116,7 @@ def _show(
         "instead": lambda row: _instead(row, blocks, t), "kind": lambda row: _kind(row, known),
         "status": status, "rows": events(store, limit=MOST_EVENTS, kinds=SHOWN), "who": People(store, t),
         "stoppable": sorted({route.version for route in status.sites.values() if live is None or route.version != live.version}),
-        "earlier": [version for version in earlier if live is None or version != live.version],
+        "earlier": [stored.record.version for stored in ways_back(store, live)] if live else [],
         "may_deploy": caller.role in DEPLOYERS, "may_stop": caller.role in STOPPERS, "max_reason": LONGEST_REASON,
         "note": note, "problem": problem, "detail": told(detail, t), "told": lambda text: told(text, t),
         "reason": lambda row: _reason(row, t), "refusal": _refusal(store, status, t),
