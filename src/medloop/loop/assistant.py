@@ -26,7 +26,7 @@ from medloop.contracts.experiment import DEFAULT_SITE
 from medloop.errors import ConfigError, explain_os_errors
 from medloop.feedback.submit.live_trace import prepare_traces
 from medloop.lexicon.language import detect_language
-from medloop.loop.assistant_guards import guard_hash, input_guards, is_emergent, output_guards
+from medloop.loop.assistant_guards import calm_guard, guard_hash, input_guards, is_emergent, output_guards
 from medloop.loop.codebook import rules_for
 from medloop.loop.deploy import route_at
 from medloop.loop.experiment import chooser
@@ -157,7 +157,7 @@ def parts_of(store: Store, settings: Settings) -> AssistantParts:
 
     return AssistantParts(
         live_route=routes.get, refresh_route=routes.refresh, input_guards=input_guards(), output_guards=output_guards(),
-        rule_guard=rule_guard,
+        rule_guard=rule_guard, calm_guard=calm_guard,
         guard_hash=guard_hash(), system_prompt=_system_prompt(settings), find_rules=rules,
         find_passages=documents, is_quick=lambda: rules.is_quick and documents.is_quick,
         model_tools=tools if settings.gateway.model_tools else None,

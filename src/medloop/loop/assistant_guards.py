@@ -3,6 +3,7 @@
 emergency   red flags in anything the user wrote: the vetted notice comes first; a language that is not read is said to be so
 injection   somebody tries to change or to read the instructions: a vetted refusal instead of an answer
 off_topic   a question that has nothing to do with health: the same
+calm        where the emergency guard spoke: sentences that calm, or speak against seeking help, are taken out of the answer
 dose        a dose above the highest usual one in the answer: the sentence is replaced
 phi         identifiers in the answer that the user did not write: they are replaced by placeholders
 """
@@ -21,8 +22,10 @@ import yaml
 from medloop import lexicon
 from medloop.contracts import canonical_json, sha256_id
 from medloop.contracts.assistant import GuardAct
+from medloop.contracts.rule import ForbiddenAct
 from medloop.lexicon.health_topic import is_about_body, is_about_health
 from medloop.lexicon.language import is_read
+from medloop.loop.rule_guard import ForbiddenGuard
 from medloop.privacy.phi.find import find
 from medloop.privacy.phi.scrub import VERSION as PHI_VERSION
 from medloop.privacy.phi.scrub import Scrubber
@@ -32,8 +35,10 @@ from medloop.reward.rules.risk import Risk, overdoses
 from medloop.serve.gateway.guards import NamedInputGuard, NamedOutputGuard
 from medloop.serve.gateway.notices import notice, notices, notices_hash
 
-VERSION = "3"
+VERSION = "4"
 EMERGENCY: Final = "emergency"
+CALM: Final = "calm"
+CALMING: Final[tuple[ForbiddenAct, ...]] = ("reassures", "urges_care_now/negated", "sends_to_doctor/negated")
 # Kinds that identify somebody. Dates, ages, places and organisations are ordinary words of an answer.
 IDENTIFYING: Final = frozenset({"ID", "CARD", "SSN", "IBAN", "EMAIL", "RECORD", "PHONE", "ADDRESS", "NAME"})
 FEWEST_WORDS: Final = 4  # of a question that can be off topic: "thank you so much" is not one
@@ -105,6 +110,11 @@ def _is_health(text: str) -> bool:
     return is_about_health(text) or is_about_body(text) or bool(lexicon.find_drugs(text) or lexicon.find_conditions(text))
 
 
+def calm_guard(question: str) -> NamedOutputGuard:
+    """Of an answer below the notice of an emergency: "it will pass by itself" would take the notice back. First aid stays."""
+    return NamedOutputGuard(CALM, ForbiddenGuard(CALM, [(None, CALMING)], question), on_crash="\n".join(notices()["unchecked"]))
+
+
 def dose_guard(before: str, sentence: str) -> GuardAct | None:
     if not MAY_HAVE_DOSE.search(sentence) or not overdoses(before, sentence):
         return None
@@ -143,7 +153,7 @@ def output_guards() -> tuple[NamedOutputGuard, ...]:
 
 def guard_hash() -> str:
     """Of everything that decides what the guards do."""
-    names = [*(named.name for named in input_guards()), *(named.name for named in output_guards())]
+    names = [*(named.name for named in input_guards()), CALM, *CALMING, *(named.name for named in output_guards())]
     versions = {"guards": VERSION, "urgency": detector().version, "risk": Risk.version, "phi": PHI_VERSION}
     return sha256_id(
         canonical_json({"names": names, **versions, "notices": notices_hash(), "patterns": sha256_id(_PATTERNS.read_bytes())})

@@ -10,12 +10,12 @@ nothing is left, the vetted sentences of the rules stand alone, with the expert'
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from medloop.codebook.reflect import forbidden_name
 from medloop.contracts import Message
-from medloop.contracts.assistant import GuardAct, RulesFound, RuleUse
+from medloop.contracts.assistant import GuardAct, RulesFound
 from medloop.contracts.rule import ForbiddenAct
 from medloop.models.codebook_prompt import first_sentences, with_rules
 from medloop.reward.detect.acts import acts, is_about_medicine
@@ -28,21 +28,22 @@ OTHER_LANGUAGE: ForbiddenAct = "other_language"
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
-class RuleGuard:
-    """OutputGuard of one answer. It remembers whether the model is still reasoning."""
+class ForbiddenGuard:
+    """OutputGuard of one answer. It remembers whether the model is still reasoning. `forbidden`: the rule that wants it, if one
+    does, and the acts."""
 
-    def __init__(self, rules: tuple[RuleUse, ...], question: str) -> None:
-        self._rules, self._question, self._about = rules, question, is_about_medicine(question)
-        self._reasons = False
+    def __init__(self, name: str, forbidden: Sequence[tuple[str | None, tuple[ForbiddenAct, ...]]], question: str) -> None:
+        self._name, self._forbidden = name, forbidden
+        self._question, self._about, self._reasons = question, is_about_medicine(question), False
 
     def __call__(self, before: str, sentence: str, /) -> GuardAct | None:
         hidden = self._hidden(sentence)
         visible = sentence[hidden:]
         if not visible.strip():
             return None
-        for rule in self._rules:
-            if finding := forbidden_act(visible, self._question, rule.forbids, self._about):
-                return GuardAct(guard=GUARD, finding=finding, drop=True, replacement=sentence[:hidden], rule=rule.rule_id)
+        for rule, forbids in self._forbidden:
+            if finding := forbidden_act(visible, self._question, forbids, self._about):
+                return GuardAct(guard=self._name, finding=finding, drop=True, replacement=sentence[:hidden], rule=rule)
         return None
 
     def _hidden(self, sentence: str) -> int:
@@ -65,11 +66,12 @@ def forbidden_act(
 
 
 def rule_guard(found: RulesFound, question: str) -> NamedOutputGuard | None:
-    rules = tuple(rule for rule in found.rules if rule.forbids)
-    if not rules:
+    forbidden = [(rule.rule_id, rule.forbids) for rule in found.rules if rule.forbids]
+    if not forbidden:
         return None
     unchecked = "\n".join(notices()["unchecked"])
-    return NamedOutputGuard(GUARD, RuleGuard(rules, question), on_crash=unchecked, instead=_instead(found, question))
+    guard = ForbiddenGuard(GUARD, forbidden, question)
+    return NamedOutputGuard(GUARD, guard, on_crash=unchecked, instead=_instead(found, question))
 
 
 def _instead(found: RulesFound, question: str) -> str:

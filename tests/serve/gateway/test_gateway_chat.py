@@ -61,7 +61,7 @@ def test_the_emergency_notice_comes_first_whatever_the_model_says(gateway_world,
     world.servers[0].answer = "That is nothing. Drink tea."
     response = world.ask(question, stream=stream)
     text = text_of(events_of(response)) if stream else response.json()["choices"][0]["message"]["content"]
-    assert text == f"{first}\n\nThat is nothing. Drink tea."
+    assert text == f"{first}\n\n Drink tea."  # what calms is taken out
     trace = stored(world, response.headers["x-medloop-inference"])
     assert trace.meta["guards"][0]["guard"] == "emergency" and trace.conversation.answer == text
 

@@ -140,3 +140,36 @@ def test_rules_join_the_prompt_and_their_first_sentence_the_answer(gateway_world
 def test_the_gateway_s_own_sentences_hold_no_conversation_for_privacy_review(text):
     found = assess(text)
     assert not found.spans and not found.quarantined
+
+
+CALMED = [
+    (
+        "我爸胸口压榨样疼，出冷汗，怎么办？",
+        "<think>\n没事。\n</think>\n\n这没有危险，自己会好。让他坐下，松开衣领。不用去医院。",
+        "让他坐下，松开衣领。",
+    ),
+    (CHEST, "This is harmless and will pass by itself. Sit him up. There is no need to call an ambulance.", "Sit him up."),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("question", "answer", "left"), CALMED)
+def test_below_the_notice_of_an_emergency_nothing_calms(
+    gateway_world, question: str, answer: str, left: str, stream: bool
+) -> None:
+    world = gateway_world()
+    world.servers[0].answer = answer
+    response = world.ask(question, stream=stream)
+    events = events_of(response) if stream else []
+    text = text_of(events) if stream else response.json()["choices"][0]["message"]["content"]
+    about = events[-1]["medloop"] if stream else response.json()["medloop"]
+    visible = text.rpartition("</think>")[2]
+    assert text.startswith("⚠️") and left in visible
+    assert not any(calm in visible for calm in ("没有危险", "不用去医院", "harmless", "no need"))
+    assert [act["guard"] for act in about["guards"]].count("calm") == 2
+
+
+def test_an_ordinary_question_may_be_answered_calmly(gateway_world) -> None:
+    world = gateway_world()
+    world.servers[0].answer = "This is harmless and will pass by itself."
+    assert world.ask(COUGH).json()["choices"][0]["message"]["content"] == world.servers[0].answer

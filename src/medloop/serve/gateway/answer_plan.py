@@ -27,6 +27,7 @@ from medloop.serve.gateway.guards import NamedInputGuard, NamedOutputGuard
 from medloop.serve.gateway.notices import notices
 
 Json = dict[str, Any]
+EMERGENT = "emergent"  # what the guard finds in an emergency
 LIVE = "medloop"  # the model name under which every client reaches what is live
 BuildPrompt = Callable[
     [Sequence[Message], RulesFound | None, PassagesFound | None, Sequence[ToolCall]], Sequence[Message]
@@ -52,6 +53,7 @@ class AssistantParts:
     output_guards: Sequence[NamedOutputGuard] = ()
     rule_guard: Callable[[RulesFound, str], NamedOutputGuard | None] | None = None  # that enforces the rules of one question
     guard_hash: str | None = None
+    calm_guard: Callable[[str], NamedOutputGuard] | None = None  # of answers to a question in which a guard saw an emergency
     system_prompt: str = ""
     find_rules: FindRules | None = None
     find_passages: FindPassages | None = None
@@ -73,9 +75,11 @@ class AssistantParts:
         return self if site == DEFAULT_SITE or self.at_site is None else self.at_site(self, site)
 
     def guards_of(self, plan: AnswerPlan) -> Sequence[NamedOutputGuard]:
-        """The guards of one answer: that of its rules, then those of every answer."""
+        """The guards of one answer: that of its rules, that of an emergency, then those of every answer."""
         own = self.rule_guard(plan.rules, plan.question) if self.rule_guard and plan.rules and plan.rules.rules else None
-        return self.output_guards if own is None else (own, *self.output_guards)
+        emergent = any(act.finding == EMERGENT for act in plan.acts)
+        calm = self.calm_guard(plan.question) if self.calm_guard and emergent else None
+        return (*(guard for guard in (own, calm) if guard is not None), *self.output_guards)
 
 
 @dataclass

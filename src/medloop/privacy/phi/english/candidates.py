@@ -102,12 +102,9 @@ class CandidateRule(NamedTuple):
     is_phi: bool
     kinds: tuple[str, ...] = ("NAME", "PLACE", "ORG")
     """It applies to no candidate of another kind."""
-    medical: bool = False
-    """It applies in no text that is not about medicine."""
-    mixed: bool = False
-    """It applies in no text in small letters or capitals alone."""
-    one_word: bool | None = None
-    """It applies to no candidate of several words, or (False) of one."""
+    medical: bool = False  # it applies in no text that is not about medicine
+    mixed: bool = False  # it applies in no text in small letters or capitals alone
+    one_word: bool | None = None  # it applies to no candidate of several words, or (False) of one
 
 
 def is_phi(candidate: PhiCandidate) -> bool:
