@@ -8,14 +8,15 @@ import time
 import pytest
 from web_world import BAD, GOOD, QUESTION, trace
 
-from medloop.contracts import GateCheck, GateResult, sha256_id
+from medloop.contracts import GateCheck, GateResult, Incident, sha256_id
 from medloop.contracts.assistant import Route
 from medloop.contracts.cycle import CycleEvent
 from medloop.contracts.evaluation import Interval
 from medloop.contracts.gate_reasons import reason
+from medloop.contracts.registry import ModelVersion
 from medloop.privacy import consent
 from medloop.store import audit, catalog
-from medloop.store.records import gates, users
+from medloop.store.records import crud, gates, registry, users
 from medloop.store.records.cycles import add_cycle_event
 from medloop.store.records.routes import add_route
 from medloop.web.navigation import GROUPS, MENU, menu_of
@@ -220,3 +221,14 @@ def test_home_shows_the_share_of_emergencies_that_the_live_version_missed_not_th
     assert "2.2%" in shown and "54.8" not in shown and "No failed probe recorded" in shown
     save_verdict(store, "pass", check("red", 0.9, 0.6))
     assert "60.0%" in (shown := tile(browse("engineer").get("/web/").text, "Under-triage")) and "missed" in shown
+
+
+def test_home_promises_no_promotion_that_would_be_refused(browse, store):
+    model = {"model": store.settings.registry.model, "name": "first", "method": "sft", "base": "embedded:tiny"}
+    draft = ModelVersion(**model, version=1, artifact=ARTIFACT, base_sha256=sha256_id("base"), inputs={}, registered_by="test")
+    registry.add_version(store, draft, "models/lora/first", actor="test")
+    said = "passed and can be promoted"
+    gates.sign(store, save_verdict(store), by=users.get_user(store, "clinician").user_id, approved=True)
+    assert said in browse("engineer").get("/web/").text
+    crud.add(store, [Incident(record_id="fb_1")], actor="test")
+    assert said not in browse("engineer").get("/web/").text

@@ -224,11 +224,15 @@ def _register(store: Store, recent: list[GateResult], unsigned: list[GateResult]
     champion = registry.current(store, model).get("champion")
     if free and free[0].artifact not in numbers:
         return StageStanding("register", len(numbers), "waiting", "unregistered", {"name": free[0].label})
-    if free and champion is None and numbers[free[0].artifact] not in held:
+    if free and champion is None and numbers[free[0].artifact] not in held and _may_be_promoted(store, free[0].artifact):
         return StageStanding("register", len(numbers), "waiting", "unpromoted", {"version": numbers[free[0].artifact]})
     if champion is None or champion.version is None:
         return StageStanding("register", len(numbers), "idle", "no_champion" if numbers else "none")
     return StageStanding("register", len(numbers), "done", "champion", {"version": champion.version}, when=champion.timestamp)
+
+
+def _may_be_promoted(store: Store, artifact: str) -> bool:
+    return deploy_events.block_of(store, artifact) is None and gates.promotion_refusal(store, artifact) is None
 
 
 def _deploy(store: Store, safety: SafetyStanding) -> StageStanding:
