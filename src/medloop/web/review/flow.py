@@ -255,7 +255,8 @@ def draw_form(
     names = ("item", "trace", "again", "a", "b")  # what a draft belongs to
     context["draft"] = " ".join((kind, *(form.hidden[name] for name in names if name in form.hidden)))
     context |= {"guidelines": read_guidelines(store_of(request), t.language), "saved": saved_notice(request, caller)}
-    return show(request, caller, f"{kind}.html", code, ask_critical=ask_critical, **context)
+    praised = form.values.get("rating") in ("4", "5") or form.values.get("thumb") == "up"
+    return show(request, caller, f"{kind}.html", code, ask_critical=ask_critical, praised=praised, **context)
 
 
 def _progress(request: Request, caller: Caller, kinds: Sequence[str] | None, view: QueueView | None, t: Translator) -> str:

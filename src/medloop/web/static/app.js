@@ -83,21 +83,28 @@ function follow() {
 }
 if (live) follow();
 
-// Keys of every page: / searches, ? shows the list, g and a letter go to a page. Never while somebody types.
-let going = false;
+// Keys of every page: / searches, ? shows the list, g and a letter go to a page. Never while somebody types. Where answers are
+// judged, g alone opens the guidelines and letters are keys of the form: there a letter counts as the second only soon after g.
+const SOON_MS = 1_500;
+let going = 0;
 const types = (element) => element.matches?.("textarea, select, input:not([type=radio], [type=checkbox])") || element.isContentEditable;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || types(event.target) || document.querySelector("dialog[open]")) return;
   if (localStorage.getItem("medloop keys off") === "yes") return;
-  const page = going && document.querySelector(`.rail [data-go="${CSS.escape(event.key)}"]`);
-  going = event.key === "g" && !document.querySelector("form[data-swap]");
-  if (page) return page.click();
+  const judging = document.querySelector("form[data-swap]");
+  const second = going && (judging ? event.key !== "g" && Date.now() - going < SOON_MS : true);
+  const page = second && document.querySelector(`.rail [data-go="${CSS.escape(event.key)}"]`);
+  going = event.key === "g" ? Date.now() : 0;
+  if (page) {
+    event.stopImmediatePropagation(); // the form has a key of the same letter
+    return page.click();
+  }
   if (event.key === "/") {
     const field = document.querySelector(".rail [type=search]");
     if (!field || field.offsetParent === null) return;
     event.preventDefault();
     field.focus();
-  } else if (event.key === "?" && !document.querySelector("form[data-swap]")) document.getElementById("page-keys")?.showModal();
+  } else if (event.key === "?" && !judging) document.getElementById("page-keys")?.showModal();
 });
 document.getElementById("page-keys")?.addEventListener("click", (event) => {
   if (event.target.matches("button")) event.currentTarget.close();
