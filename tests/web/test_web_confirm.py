@@ -2,7 +2,7 @@
 
 import pytest
 from test_web_inspect import BAD as HARMFUL
-from test_web_inspect import answers, draw  # noqa: F401: a fixture
+from test_web_inspect import answers, draw  # noqa: F401
 from web_world import BAD, QUESTION, item
 
 from medloop.contracts import Feedback
