@@ -1,5 +1,11 @@
 // Small comforts of every page; all pages work without scripts. focus.js is for the pages where people judge answers.
 
+// While a form is on its way its buttons rest, and a line says what takes so long where it has one (data-busy).
+function lock(form, busy) {
+  form.querySelectorAll("button").forEach((button) => (button.disabled = busy));
+  form.querySelectorAll("[data-busy]").forEach((line) => (line.hidden = !busy));
+}
+
 // A form is sent only once: a second click while the first is on its way does nothing. (The server would notice it, too.)
 for (const form of document.querySelectorAll("form[data-once]")) {
   form.addEventListener("submit", (event) => {
@@ -9,7 +15,7 @@ for (const form of document.querySelectorAll("form[data-once]")) {
     }
     form.dataset.sent = "yes";
     // After the event, because the value of a disabled button would not be sent.
-    setTimeout(() => form.querySelectorAll("button").forEach((button) => (button.disabled = true)));
+    setTimeout(() => lock(form, true));
   });
 }
 
@@ -17,7 +23,7 @@ for (const form of document.querySelectorAll("form[data-once]")) {
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-once]")) {
     delete form.dataset.sent;
-    form.querySelectorAll("button").forEach((button) => (button.disabled = false));
+    lock(form, false);
   }
 });
 
