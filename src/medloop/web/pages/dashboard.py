@@ -180,7 +180,7 @@ def _trained_tile(name: str, result: TrainedResult | None, form: str, t: Transla
     value, bad = result.value, result.tainted or (name == "policy" and result.value.mean < 0)
     low, high = value.low, value.high
     if name == "reward_model" and low is not None and low == high:  # resampled, all right or all wrong has no width
-        low, high = wilson(value.mean * value.n, value.n)
+        low, high = wilson(result.value.mean * value.n, value.n)
     span = t("trained_span", low=f"{low:{form}}", high=f"{high:{form}}") if low is not None and high is not None else ""
     model = t("trained_model", name=result.name, method=result.method)
     taint = t("trained_tainted") if result.tainted else ""
