@@ -153,7 +153,7 @@ def test_each_refusal_says_its_own_cause_in_the_language_of_the_page(browse, app
     someone = browse("clinician")
     someone.client.headers["Accept-Language"] = "zh"
     role = someone.get("/web/audit")
-    assert role.status_code == 403 and "您的角色（临床医生）无权访问此页面。此页面仅供审计员使用。" in role.text
+    assert role.status_code == 403 and "您的角色（临床医生）无权访问此页面。此功能仅供审计员使用。" in role.text
     assert "/web/queue" in role.text  # the menu is there
     wrong = browse("admin").get("/web/users?page=zero", headers={"Accept-Language": "zh"})
     assert wrong.status_code == 422 and "此网址中有无效的值" in wrong.text
