@@ -94,6 +94,8 @@ def test_harm_is_confirmed_consent_is_in_sight_and_nothing_new_is_not_called_sav
     page.check("input[id^=critical]")
     page.click("button:has-text('Send feedback')")
     page.wait_for_selector("[role=alertdialog]")
+    is_free = "(box) => { const at = box.getBoundingClientRect(); return box.contains(document.elementFromPoint(at.x + 30, at.bottom - 30)); }"
+    assert page.eval_on_selector("[role=alertdialog]", is_free), "the bar at the bottom does not cover it"
     assert len([*crud.iterate(store, Feedback)]) == 2
     page.click("[role=alertdialog] button:has-text('Yes, report it')")
     page.wait_for_selector("[role=status]:has-text('safety incident')")

@@ -64,13 +64,13 @@ class Answer {
     if (problem) this.section.append(element("p", { className: "error", role: "alert", content: problem }));
     if (!this.about) return visible;
     const version = this.about.version + (this.about.fallback ? ` (${words.fallback})` : "");
-    this.meta.textContent = `${words.answered_by}: ${version}`;
+    this.meta.textContent = `${words.answered_by}${words.colon}${version}`;
     this.meta.title = `${this.about.inference_id} · ${this.about.snapshot}`;
     const acted = this.about.guards.map((act) => `${words[`guard_${act.guard}`] ?? act.guard}${words.colon}${words[`finding_${act.finding}`] ?? act.finding}`);
     if (acted.length) this.meta.textContent += ` · ${words.guards}${words.colon}${acted.join(words.list_semicolon)}`;
     const rules = this.about.rules || [];
     const shown = (id) => box.dataset.links ? element("a", { href: `/web/codebook/${encodeURIComponent(id)}`, content: `${id.slice(0, 13)} ` }) : `${id.slice(0, 13)} `;
-    if (rules.length) this.meta.append(` · ${words.rules}: `, ...rules.map(shown));
+    if (rules.length) this.meta.append(` · ${words.rules}${words.colon}`, ...rules.map(shown));
     this.cite();
     this.section.append(feedback(this.about.inference_id, visible));
     return visible;
@@ -119,7 +119,8 @@ function feedback(id, visible) {
     more.querySelector("[role=alertdialog]")?.remove();
     more.open = true;
     more.append(question);
-    question.focus();
+    question.scrollIntoView({ block: "center" }); // the bar below would cover it
+    question.focus({ preventScroll: true });
   }
 
   async function post(sure = false) {
