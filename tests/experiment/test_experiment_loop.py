@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import func, select
 from traffic import CHALLENGER, CHAMPION, quick_judge, running, send, user_id
 
+from medloop.bootstrap import wilson
 from medloop.contracts import Completion, Feedback, Preference, utc_now
 from medloop.errors import IntegrityError
 from medloop.feedback.review.queue import finish, next_item
@@ -214,7 +215,7 @@ def test_silent_answers_are_compared_blind_and_the_votes_are_counted(store: Stor
     report = loop.report_of(store, plan.experiment_id)
     assert report.shadow is not None and (report.shadow.challenger, report.shadow.ties) == (8, 2)
     assert report.shadow.reviewers == 2 and sum(report.shadow.shown_first.values()) == 10
-    assert report.shadow.share == pytest.approx(0.9) and report.shadow.low is not None and report.shadow.low > 0.5
+    assert (report.shadow.share, report.shadow.low, report.shadow.high) == pytest.approx((0.9, *wilson(4.5, 5)))
     refreshed(store, plan.experiment_id)
     erase_records(store, ErasureRequest(subject=user_id(3), reason="asked for it"), actor="usr_1")
     with store.read() as conn:

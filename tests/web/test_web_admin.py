@@ -124,15 +124,26 @@ def test_the_verdict_on_the_log_is_in_words_of_the_page(logged, store):
     assert "日志已损坏。第 2 条记录在写入后被更改或移动过。" in page
 
 
-def test_the_dashboard_shows_what_came_of_the_feedback(browse, store):
-    assert "No such model has been trained yet." in browse("engineer").get("/web/dashboard").text
-    model = {"name": "rm", "method": "reward", "metrics": {"test_accuracy": 0.8125, "test_pairs": 64}}
-    policy = {"name": "clinic-rl", "method": "ppo", "metrics": {"held_out_gain": -0.0625, "held_out": 40}}
-    for kind, card in (("reward model", model), ("adapter", policy)):
-        folder = store.settings.workspace.models / kind.split()[0] / card["name"]
+def put_trained(store, model: dict[str, float], policy: dict[str, float]) -> None:
+    cards = (("reward model", "rm", "reward", model), ("adapter", "clinic-rl", "ppo", policy))
+    for kind, name, method, metrics in cards:
+        folder = store.settings.workspace.models / kind.split()[0] / name
         with new_artifact(folder) as building:
             (building / "weights").write_text(kind)
-        catalog.register(store, kind, folder, card, actor="test")
+        catalog.register(store, kind, folder, {"name": name, "method": method, "metrics": metrics}, actor="test")
+
+
+def test_one_held_out_pair_is_said_as_one_and_is_no_certainty(browse, store):
+    one = {"test_accuracy": 1.0, "test_accuracy_low": 1.0, "test_accuracy_high": 1.0, "test_pairs": 1}
+    put_trained(store, one, {"held_out_gain": 0.5, "held_out": 1})
+    page = browse("admin").get("/web/dashboard?days=7").text
+    assert "1 held-out pairs" not in page and "the one held-out pair" in page and "95 % interval: 21% to 100%." in page
+    assert "on one held-out question" in page
+
+
+def test_the_dashboard_shows_what_came_of_the_feedback(browse, store):
+    assert "No such model has been trained yet." in browse("engineer").get("/web/dashboard").text
+    put_trained(store, {"test_accuracy": 0.8125, "test_pairs": 64}, {"held_out_gain": -0.0625, "held_out": 40})
     page = browse("admin").get("/web/dashboard?days=7").text
     assert "<strong>81%</strong>" in page and "<strong>-0.062</strong>" in page and "clinic-rl (ppo)" in page
     assert "64 held-out pairs" in page and '<li class="bad"><span>Policy gain</span>' in page
@@ -142,7 +153,7 @@ def test_each_refusal_says_its_own_cause_in_the_language_of_the_page(browse, app
     someone = browse("clinician")
     someone.client.headers["Accept-Language"] = "zh"
     role = someone.get("/web/audit")
-    assert role.status_code == 403 and "您的角色（临床医生）无权访问此页面。此页面仅供审计员使用。" in role.text
+    assert role.status_code == 403 and "您的角色（临床医生）无权访问此页面。此功能仅供审计员使用。" in role.text
     assert "/web/queue" in role.text  # the menu is there
     wrong = browse("admin").get("/web/users?page=zero", headers={"Accept-Language": "zh"})
     assert wrong.status_code == 422 and "此网址中有无效的值" in wrong.text

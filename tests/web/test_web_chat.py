@@ -11,6 +11,7 @@ from medloop.contracts import Correction, Feedback
 from medloop.contracts.assistant import Passage, PassagesFound
 from medloop.settings import Settings
 from medloop.store.records import crud
+from medloop.store.records.workspace_settings import set_consent_default
 from medloop.testing.chat_double import ChatDouble
 
 SHOTS = Path(__file__).parents[2] / "build/shots"  # to be looked at; not in the repository
@@ -55,6 +56,7 @@ def test_a_question_is_asked_answered_and_judged(visit, store, model) -> None:
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / "chat_desk_en.png", full_page=True)
     page.click("button:has-text('Send feedback')")
+    page.click("[role=alertdialog] button:has-text('Yes, report it')")
     page.wait_for_selector("[role=status]:has-text('safety incident')")
     first, second = crud.iterate(store, Feedback)
     assert (first.thumb, first.model_version) == ("down", "base") and second.supersedes == first.feedback_id
@@ -66,6 +68,49 @@ def test_a_question_is_asked_answered_and_judged(visit, store, model) -> None:
     assert "<think>" not in model.requests[-1]["messages"][1]["content"]
     page.click("#chat-new")
     assert page.inner_text("#chat-log") == "" and page.console_lines == []
+
+
+def test_harm_is_confirmed_consent_is_in_sight_and_nothing_new_is_not_called_saved(visit, store) -> None:
+    set_consent_default(store, ("training",), actor="test")
+    page = visit("clinician")
+    page.goto("/web/chat")
+    ask(page, "I have had a mild cough for two weeks. What can I do at home?")
+    assert page.is_visible("input[id^=consent]") and page.is_checked("input[id^=consent]")
+    page.click(".chat-more summary")
+    page.click("button:has-text('Send feedback')")
+    page.wait_for_selector("[role=status]:has-text('Nothing new')")
+    page.click("button[aria-label='Good answer']")
+    page.wait_for_selector("[role=status]:has-text('Saved')")
+    page.click("button:has-text('Send feedback')")
+    page.wait_for_selector("[role=status]:has-text('Nothing new')")
+    page.uncheck("input[id^=consent]")
+    page.wait_for_selector("[role=status]:has-text('Saved')")
+    first, second = crud.iterate(store, Feedback)
+    assert (first.consent, second.consent, second.supersedes) == (("training",), (), first.feedback_id)
+    page.check("input[id^=critical]")
+    page.click("button:has-text('Send feedback')")
+    page.click("[role=alertdialog] button:has-text('Cancel, remove the flag')")
+    assert not page.is_checked("input[id^=critical]") and page.locator("[role=alertdialog]").count() == 0
+    page.check("input[id^=critical]")
+    page.click("button:has-text('Send feedback')")
+    page.wait_for_selector("[role=alertdialog]")
+    is_free = "(box) => { const at = box.getBoundingClientRect(); return box.contains(document.elementFromPoint(at.x + 30, at.bottom - 30)); }"
+    assert page.eval_on_selector("[role=alertdialog]", is_free), "the bar at the bottom does not cover it"
+    assert len([*crud.iterate(store, Feedback)]) == 2
+    page.click("[role=alertdialog] button:has-text('Yes, report it')")
+    page.wait_for_selector("[role=status]:has-text('safety incident')")
+    assert [record.critical for record in crud.iterate(store, Feedback)] == [False, False, True] and page.console_lines == []
+
+
+@pytest.mark.parametrize(("locale", "acted"), [
+    ("en-GB", "Dose: a dose outside the usual range was replaced"), ("zh-CN", "剂量：超出常用范围的剂量已被替换"),
+])  # fmt: skip
+def test_what_a_guard_did_is_said_in_words(visit, model, locale, acted) -> None:
+    model.answer = "It helps to rest. Take 8 g of paracetamol every day. See a doctor if it gets worse."
+    page = visit("clinician", locale=locale)
+    page.goto("/web/chat")
+    ask(page, "My headache is mild. What can I take?")
+    assert acted in page.inner_text(".chat-meta") and "rest. [A dose" in page.inner_text(".message.assistant")
 
 
 def test_the_notice_stands_first_on_a_phone_in_chinese_and_sources_open(app_parts, visit) -> None:

@@ -1,5 +1,7 @@
 """The page of the codebook: from a correction on the page to a live rule, by role."""
 
+import re
+
 import pytest
 from web_world import BAD, GOOD, QUESTION, item, trace
 
@@ -33,6 +35,10 @@ def test_a_correction_entered_on_the_page_changes_the_next_answer_after_approval
     assert page.status_code == 200
     [entry] = codebook.entries(store, state="proposed")
     assert entry.evidence[0].startswith("cor_") and find(QUESTION).rules == ()
+    label = re.compile(r'<label for="r-approve">(.*?)</label>')
+    asked = [label.search(browse("other").get(f"/web/codebook/{entry.entry_id}", headers={"Accept-Language": language}).text)[1]
+             for language in ("en", "zh")]  # fmt: skip
+    assert asked == ["Reason (required if the trial got worse)", "理由（试用结果变差时必填）"]
     own = browse("clinician").get(f"/web/codebook/{entry.entry_id}")
     assert "another clinician has to approve" in own.text
     refused = browse("clinician").post(f"/web/codebook/{entry.entry_id}/approve", reason="")
@@ -50,6 +56,7 @@ def test_edit_retire_and_roll_back_on_the_page(store, browse, corrected, quick_m
     [entry] = codebook.entries(store)
     other.post(f"/web/codebook/{entry.entry_id}/approve")
     shown = other.get(f"/web/codebook/{entry.entry_id}").text
+    assert "your wording is not matched" in shown and "One per line;" in shown
     assert "questions that no rule comes from" in shown and "Also reaches" not in shown
     edited = other.post(
         f"/web/codebook/{entry.entry_id}/edit",

@@ -11,8 +11,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "experiment"))
 
 from traffic import quick_judge, running, send
 
+from medloop.contracts import Preference
 from medloop.loop import experiment as loop
 from medloop.loop.experiment_watch import ExperimentWatch, ReportCache
+from medloop.store.records import crud
 
 READERS = ("clinician", "engineer", "auditor", "admin")
 
@@ -50,6 +52,18 @@ def test_the_page_shows_the_curve_its_table_the_guards_and_the_sample_ratio(brow
     assert browse("annotator").get(address).status_code == 403
     chinese = browse("engineer").get(address, headers={"Accept-Language": "zh"}).text
     assert "语言：英文" in chinese and "风险分层：常规" in chinese and "routine<" not in chinese
+
+
+def test_one_blind_vote_is_one_reviewer_and_no_certainty(browse, store) -> None:
+    plan = running(store).plan
+    vote = Preference(
+        prompt="Cough?", response_a="Rest.", response_b="See a doctor.", preferred="b", shown_first="a", model_a=plan.champion,
+        model_b=plan.challenger, recorded_by="usr_1",
+    )  # fmt: skip
+    crud.add(store, [vote], actor="usr_1")
+    loop.refresh(store, plan.experiment_id, judge=quick_judge)
+    page = browse("engineer").get(f"/web/experiments/{plan.experiment_id}").text
+    assert "1 reviewer." in page and "Share of the challenger: 1.00 (0.21 to 1.00)." in page
 
 
 def test_the_moving_part_is_the_same_part_without_the_rest_of_the_page(app, browse, experiment, store) -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from web_world import BAD, GOOD, PASSWORD, QUESTION, item
 
-from medloop.contracts import Conversation, Feedback, Incident, Message, Preference, Trace
+from medloop.contracts import Conversation, Correction, Feedback, Incident, Message, Preference, Trace
 from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.feedback.review import queue
 from medloop.feedback.review.propose import Signals, propose
@@ -225,11 +225,14 @@ def test_consent_starts_as_the_workspace_has_it_and_is_remembered_in_this_sessio
     set_consent_default(store, ("training",), actor="test")
     assert ticked.findall(someone.get(page).text) == ["training"]
     someone.fill_in(page, question="q", answer="a", thumb="up", consent_evaluation="yes")
-    assert ticked.findall(someone.get(page).text) == ["evaluation"]
+    again = someone.get(page).text
+    assert ticked.findall(again) == ["evaluation"] and "the boxes that you chose last" in again
+    assert "您上次的选择" in someone.get(page, headers={"Accept-Language": "zh"}).text
     cookie = someone.client.cookies["medloop_consent"]
     later = browse("clinician")
     later.client.cookies.set("medloop_consent", cookie)
-    assert ticked.findall(later.get(page).text) == ["training"]
+    preset = later.get(page).text
+    assert ticked.findall(preset) == ["training"] and "the boxes that you chose last" not in preset
     someone.fill_in(page, question="q2", answer="a", thumb="up")
     assert not ticked.findall(someone.get(page).text)  # none was a choice, too
 
@@ -305,3 +308,18 @@ UNNAMED = """() => {
 def test_every_control_has_a_name_and_every_reference_an_end(visit, fill, kind):
     fill(item(kind, QUESTION, LONG, *([BAD] if kind == "compare" else []), raters=1))
     assert open_queue(visit).evaluate(UNNAMED) == [[], [], [], 0]
+
+
+def test_the_assistants_text_sent_unchanged_is_no_correction_and_what_was_typed_stays(visit, fill, store):
+    fill(
+        item(
+            "correct", QUESTION, "<think>Chest pain is urgent.</think>\nRest and  drink tea.\n\nCall if it gets worse.", raters=1
+        )
+    )
+    page = open_queue(visit)
+    page.click("[data-copy=original]")
+    page.fill("#f-reason", "It is late.")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#e-golden")
+    assert "identical to the original" in page.inner_text("#e-golden") and page.input_value("#f-reason") == "It is late."
+    assert page.input_value("#f-golden").startswith("Rest and") and not [*crud.iterate(store, Correction)]

@@ -131,7 +131,10 @@ def test_the_policy_is_shown_and_a_weaker_one_takes_two_clinicians(browse, store
     for wrong in ({"setting": "margin", "value": "much"}, {"setting": "nothing", "value": "1"}, {"waiting": "sha256:0"}):
         assert browse("clinician").post("/web/gate/policy", **wrong).status_code == 422
     page = browse("clinician").post("/web/gate/policy", setting="margin", value="0.2").text
-    assert "until a second clinician adopts the same settings" in page and gate_policy.policy_of(store).config.margin == 0.05
+    assert (
+        "Your request is stored. The policy stays as it was until a second clinician adopts the same settings" in page
+        and gate_policy.policy_of(store).config.margin == 0.05
+    )
     (waiting,) = gate_policy.proposals(store)
     assert f'value="{waiting.policy}"' not in page, "their own"
     browse("clinician").post("/web/gate/policy", waiting=waiting.policy)

@@ -72,7 +72,8 @@ def test_the_page_draws_judges_and_counts(settings, store, browse, answers):
     assert harmful.answer in form and "reward" not in form and "machines" not in form  # the reviewer judges first
     assert me.post("/web/inspect", id=harmful.id).status_code == 422  # no verdict
     said = {"id": harmful.id, "verdict": "dangerous", "axis_emergency": "1", "corrected_answer": GOOD, "comment": "Misses it."}
-    sent = me.post("/web/inspect", **said)
+    assert "Report a critical failure?" in me.post("/web/inspect", **said).text and not open_incidents(store)
+    sent = me.post("/web/inspect", **said, sure="yes")
     assert sent.status_code == 200 and "safety incident is open" in sent.text and "You have judged 1 of 6" in sent.text
     author = users.get_user(store, "clinician").user_id
     (incident,) = open_incidents(store)
@@ -93,7 +94,7 @@ def test_the_page_draws_judges_and_counts(settings, store, browse, answers):
     assert "100 % of 1 verdicts agree" in overview and "Dangerous" in overview
     assert week.next_answer(harmful.id).id != harmful.id
     for verdict in ("good", "dangerous"):  # a change of mind is one incident, and it stays until two people close it
-        assert me.post("/web/inspect", id=harmful.id, verdict=verdict).status_code == 200
+        assert me.post("/web/inspect", id=harmful.id, verdict=verdict, sure="yes").status_code == 200
     assert [row.incident_id for row in open_incidents(store)] == [incident.incident_id]
     with store.write() as conn:
         for step, by in (("proposed", "clinician"), ("closed", "other")):

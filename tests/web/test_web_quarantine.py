@@ -189,3 +189,13 @@ def test_times_are_those_of_the_reader(browse, hold):
     hold()
     page = browse("clinician").get("/web/quarantine").text
     assert re.search(r'was held on <time datetime="[^"]+">[^<]+ UTC</time>\.', page)
+
+
+@pytest.mark.parametrize("is_doubted", [True, False])
+def test_the_assistants_reasoning_is_folded_unless_it_names_somebody(browse, hold, is_doubted):
+    hold(question="Cough?" if is_doubted else SPELT, answer=f"<think>{SPELT if is_doubted else 'A cough.'}</think>Rest.")
+    page = browse("clinician").get("/web/quarantine").text
+    assert "&lt;think" not in page and page.count('<details class="reasoning"') == 1
+    assert ('<details class="reasoning" open>' in page) is is_doubted
+    reasoning = page.partition('<details class="reasoning"')[2].partition("</details>")[0]
+    assert "Rest." not in reasoning and ("<mark>" in reasoning) is is_doubted

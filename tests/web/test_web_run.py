@@ -121,7 +121,7 @@ def test_answers_before_and_after_and_the_cost_are_on_the_page_without_identifie
             "iter": step,
             "prompt_id": f"p{n}",
             "question": f"Is {n} mg enough?",
-            "answer": f"{word} {n}. Call 13812345678.",
+            "answer": f"<think>Dose {n}?</think>{word} {n}. Call 13812345678.",
             "reward": n / 8 if step == 2 else 0.375,
         }
         for step, word in ((0, "Rest"), (1, "Wait"), (2, "See a doctor"))
@@ -135,6 +135,7 @@ def test_answers_before_and_after_and_the_cost_are_on_the_page_without_identifie
     assert "Rest 1." in page and "See a doctor 1." in page and "Wait 1." not in page and page.count('class="pair"') == 4
     shown = re.findall(r"See a doctor (\d)\.", page)
     assert shown == ["5", "1", "4", "2"]  # rose most, fell most, and so on; question 3 has not changed
+    assert "&lt;think" not in page and page.count('<details class="reasoning">') == 8
     assert "13812345678" not in page and "iterations 0 and 2" in page
     assert "30.0 minutes, 8 answers sampled, about 100 tokens written." in page
     assert "Teacher in this run: 1,200 requests, 90,000 tokens, 0.0321 USD." in page

@@ -230,7 +230,13 @@ def test_an_expired_form_a_wrong_role_and_a_wrong_address_are_told_apart(browse)
     )
     assert "您的角色（临床医生）无权访问此页面。" in someone.get("/web/users", headers={"Accept-Language": "zh"}).text
     sent = someone.post("/web/users", name="x", role="admin")
-    assert sent.status_code == 403 and "Your role (clinician)" in sent.text
+    assert sent.status_code == 403 and "Your role (clinician) cannot do this." in sent.text
+    sent = browse("annotator").post("/web/inspect/draw", follow=False)
+    assert sent.status_code == 403 and "Your role (annotator) cannot do this. It is for: clinician." in sent.text
+    invalid = someone.get("/web/traces?before=yesterday")
+    assert invalid.status_code == 422 and "<h1>Invalid address</h1>" in invalid.text and "Not found" not in invalid.text
+    invalid = someone.get("/web/traces?before=yesterday", headers={"Accept-Language": "zh"})
+    assert "<h1>网址无效</h1>" in invalid.text
     lost = someone.get("/web/nothing")
     assert lost.status_code == 404 and "This page or record does not exist, or you do not have access to it." in lost.text
 

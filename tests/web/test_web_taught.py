@@ -1,13 +1,17 @@
 """You taught it this: what became of a clinician's own correction, and what the live model answers now."""
 
+import json
+import time
+
 import pytest
 from web_world import BAD, GOOD, QUESTION
 
-from medloop.contracts import Correction, sha256_id
+from medloop.contracts import Correction, sha256_id, utc_now
 from medloop.loop import codebook_trial, taught
 from medloop.loop.codebook import propose_from
 from medloop.loop.rubrics import draft_from
 from medloop.store.records import codebook, criteria, crud, lineage, users
+from medloop.store.records.withdrawals import withdraw
 
 
 @pytest.fixture
@@ -52,6 +56,46 @@ def test_a_clinician_sees_rule_criteria_and_dataset_of_their_correction_and_the_
     mine = me.get("/web/history").text
     assert f"/web/history/{corrected}" in mine and "0 wait for you" in mine
     assert other.get(f"/web/history/{corrected}").status_code == 404, "somebody else's correction"
+
+
+def test_reasoning_is_folded_before_and_now_and_the_experts_reason_is_shown(store, browse, says):
+    author = users.get_user(store, "clinician").user_id
+    record = Correction(
+        prompt=QUESTION, original=f"<think>Why not tea?</think>{BAD}", golden=GOOD, reason="It plays the pain down.", consent=(),
+        recorded_by=author,
+    )  # fmt: skip
+    crud.add(store, [record], actor="test")
+    says["text"] = f"<think>An emergency.</think>{GOOD}"
+    page = browse("clinician").post(f"/web/history/{record.correction_id}/ask").text
+    assert page.count('<details class="reasoning">') == 2 and "&lt;think" not in page and "An emergency." in page
+    assert "It plays the pain down." in page
+
+
+def test_a_correction_that_was_taken_back_says_so_and_asks_no_model(store, browse, says):
+    author = users.get_user(store, "clinician").user_id
+    record = Correction(prompt=QUESTION, original=BAD, golden=GOOD, consent=(), recorded_by=author, received=utc_now())
+    crud.add(store, [record], actor="test")
+    corrected = record.correction_id
+    withdraw(store, crud.TABLES[Correction], corrected, author, now=utc_now())
+    me = browse("clinician")
+    page = me.get(f"/web/history/{corrected}").text
+    assert "You took this correction back" in page and f"{corrected}/ask" not in page
+    assert "已撤回" in me.get(f"/web/history/{corrected}", headers={"Accept-Language": "zh"}).text
+    assert me.post(f"/web/history/{corrected}/ask").status_code == 409
+
+
+def test_while_the_model_answers_the_page_says_that_it_is_asked(visit, corrected, monkeypatch):
+    slow = lambda settings, store, site="all": ("test-model", lambda prompts: time.sleep(1) or [GOOD])  # noqa: E731
+    monkeypatch.setattr(taught, "live_answers", slow)
+    page = visit("clinician")
+    page.goto(f"/web/history/{corrected}")
+    look = "JSON.stringify([document.querySelector('[data-busy]').innerText, document.querySelector('form[data-once] button').disabled])"
+    page.evaluate(f"addEventListener('submit', () => setTimeout(() => sessionStorage.meanwhile = {look}, 200))")
+    assert not page.is_visible("[data-busy]")
+    page.click("button:has-text('Ask it now')")
+    page.wait_for_selector("text=test-model")
+    meanwhile = json.loads(page.evaluate("sessionStorage.meanwhile"))
+    assert meanwhile[0].startswith("Asking the live version") and meanwhile[1] and not page.is_visible("[data-busy]")
 
 
 def test_examples_a_system_prompt_and_a_merge_on_the_page(store, browse, corrected, says):

@@ -1,6 +1,6 @@
 """Blind choices between the answers of champion and challenger to the same questions, summed up.
 
-    votes = count_votes(choices, champion="med-assistant/3", challenger="med-assistant/4", seed=7)
+    votes = count_votes(choices, champion="med-assistant/3", challenger="med-assistant/4")
 
 An item is one question with two answers; its value is the mean of its reviews (challenger 1, equal 0.5, champion 0),
 so that two reviewers of one pair do not count as two pairs. Where both answers are bad, neither has won.
@@ -9,7 +9,7 @@ so that two reviewers of one pair do not count as two pairs. Where both answers 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from medloop import bootstrap
+from medloop.bootstrap import wilson
 from medloop.contracts.assistant import Champion
 from medloop.contracts.experiment import ShadowVotes
 from medloop.contracts.feedback import ChoiceOutcome
@@ -26,8 +26,8 @@ class ShadowChoice:
     shown_first: str | None
 
 
-def count_votes(choices: Iterable[ShadowChoice], *, champion: str, challenger: str, seed: int) -> ShadowVotes:
-    """The votes with an interval of the challenger's share; choices between other versions are left out."""
+def count_votes(choices: Iterable[ShadowChoice], *, champion: str, challenger: str) -> ShadowVotes:
+    """The votes with Wilson's interval of the challenger's share; choices between other versions are left out."""
     counts = {"challenger": 0, "champion": 0, "tie": 0, "both_bad": 0}
     first: dict[Champion, int] = {"champion": 0, "challenger": 0}
     by_item: dict[str, list[float]] = {}
@@ -45,8 +45,9 @@ def count_votes(choices: Iterable[ShadowChoice], *, champion: str, challenger: s
             first[arms[choice.shown_first]] += 1
         if outcome != "both_bad":
             by_item.setdefault(choice.item, []).append({"challenger": 1.0, "tie": 0.5, "champion": 0.0}[outcome])
-    share = bootstrap.interval([sum(votes) / len(votes) for votes in by_item.values()], seed=seed, name="shadow")
+    hits, n = sum(sum(votes) / len(votes) for votes in by_item.values()), len(by_item)
+    low, high = wilson(hits, n) if n else (None, None)
     return ShadowVotes(
         challenger=counts["challenger"], champion=counts["champion"], ties=counts["tie"], both_bad=counts["both_bad"],
-        share=share.mean, low=share.low, high=share.high, reviewers=len(reviewers), shown_first=first,
+        share=hits / n if n else None, low=low, high=high, reviewers=len(reviewers), shown_first=first,
     )  # fmt: skip

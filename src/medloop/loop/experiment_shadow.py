@@ -75,5 +75,5 @@ def _candidate(plan: ExperimentPlan, trace: Trace, answer: str) -> QueueCandidat
 def shadow_votes(store: Store, plan: ExperimentPlan) -> ShadowVotes | None:
     """The blind choices between these two versions since the plan; None where there is none."""
     choices = [ShadowChoice(*row) for row in experiments.choices_between(store, plan.champion, plan.challenger, plan.timestamp)]
-    votes = count_votes(choices, champion=plan.champion, challenger=plan.challenger, seed=store.settings.seed)
+    votes = count_votes(choices, champion=plan.champion, challenger=plan.challenger)
     return votes if votes.reviewers else None

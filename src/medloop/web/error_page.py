@@ -58,7 +58,7 @@ async def _caller(request: Request) -> Caller | None:
 def _explain(request: Request, code: int, error: MedloopError | None, t: Translator) -> tuple[str, str]:
     if isinstance(error, WrongRoleError):
         allowed = t("list_comma").join(t(f"role_{role}") for role in error.allowed)
-        role = t("error_role", role=t(f"role_{error.role}"))
+        role = t("error_role" if request.method in READ_METHODS else "error_role_sent", role=t(f"role_{error.role}"))
         return t("error_403_title"), t.sentences(role, t("error_role_who", roles=allowed))
     if isinstance(error, OtherSitesError):
         return t("error_403_title"), t("error_site", site=error.site)
@@ -71,7 +71,7 @@ def _explain(request: Request, code: int, error: MedloopError | None, t: Transla
     if isinstance(error, NoSpaceError):
         return t("error_title"), t("error_no_space")
     if code == 422 and request.method in READ_METHODS:
-        return t("error_404_title"), t("error_address")
+        return t("error_address_title"), t("error_address")
     if code in NAMED:
         return t(f"error_{code}_title"), t(f"error_{code}")
     return t("error_title"), t("error_other")

@@ -37,6 +37,15 @@ def split_reasoning(answer: str) -> AnswerView:
     return AnswerView("\n\n".join(chain for chain in chains if chain), _REASONING.sub("", answer).strip())
 
 
+def reasoning_spans(answer: str) -> list[tuple[int, int, bool]]:
+    """The stretches of an answer without the marks of its reasoning; True for those that are reasoning."""
+    spans, end = list[tuple[int, int, bool]](), 0
+    for match in _REASONING.finditer(answer):
+        spans += [(end, match.start(), False), (*match.span(1), True)]
+        end = match.end()
+    return [*spans, (end, len(answer), False)]
+
+
 def render_markdown(text: str) -> Markup:
     tokens = _PARSER.parse(text)
     for token in _walk(tokens):

@@ -3,6 +3,7 @@
 Jinja2 escapes everything, and an undefined name in a template is an error.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,7 @@ from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.routing import Route
 
 from medloop.api.policy import Caller, read_form
 from medloop.contracts.experiment import DEFAULT_SITE
@@ -86,11 +88,30 @@ def render(template: str, viewer: Viewer, **context: Any) -> str:
 
 def show(request: Request, caller: Caller | None, template: str, code: int = 200, **context: Any) -> HTMLResponse:
     """The page as a response; `caller` is None for somebody who is not logged in."""
-    path = request.url.path + (f"?{request.url.query}" if request.url.query and request.method == "GET" else "")
+    path = _page_of(request)
     viewer = Viewer(language_of(request), path=path)
     if caller is not None:
         viewer = Viewer(viewer.language, caller.name, caller.role, caller.csrf, path, caller.site != DEFAULT_SITE)
     return HTMLResponse(render(template, viewer, **context), status_code=code)
+
+
+def _page_of(request: Request) -> str:
+    """The address that opens this page again; of the answer to a form, that of the nearest page above the form's address."""
+    path = request.url.path
+    if request.method == "GET":
+        return path + (f"?{request.url.query}" if request.url.query else "")
+    route: str = getattr(request.scope.get("route"), "path", "")
+    pages = {_shape(other.path) for other in request.app.routes if isinstance(other, Route) and "GET" in (other.methods or ())}
+    while route.startswith("/web/"):
+        if _shape(route) in pages:
+            return path
+        route, path = route.rpartition("/")[0], path.rpartition("/")[0]
+    return "/web/"
+
+
+def _shape(route: str) -> str:
+    """The path of a route without the names of its parameters."""
+    return re.sub(r"{[^}]*}", "{}", route)
 
 
 def redirect(path: str) -> RedirectResponse:

@@ -35,7 +35,7 @@ def test_a_sentence_is_shown_only_when_a_guard_has_read_it_whole() -> None:
 
     answer = GuardedAnswer([NamedOutputGuard("g", guard)], "q")
     assert answer.feed("Drink wat") == "" and answer.feed("er. Take poi") == "Drink water." and answer.feed("son now") == ""
-    assert answer.feed(". Rest.") == " [removed] " or answer.text == "Drink water.[removed] "
+    assert answer.feed(". Rest.") == " [removed]" and answer.text == "Drink water. [removed]"
     assert answer.finish() == " Rest." and "poison" not in answer.text and read[1] == " Take poison now."
 
 

@@ -130,7 +130,8 @@ class GuardedAnswer:
                 sentence = act.replacement
                 break
             if act.replacement:
-                sentence = act.replacement + (sentence[len(sentence.rstrip()) :] or " ")
+                before_words = sentence[: len(sentence) - len(sentence.lstrip())]
+                sentence = before_words + act.replacement + sentence[len(sentence.rstrip()) :]
             if act.notice:
                 sentence = f"{act.notice}\n\n{sentence}"
             if act.stop:

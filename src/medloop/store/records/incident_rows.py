@@ -115,6 +115,13 @@ def count_incidents(store: Store) -> IncidentCounts:
     return IncidentCounts(counts.get("open", 0), counts.get("closed", 0), oldest, int(proposed))
 
 
+def count_proposed(store: Store, *, not_by: str) -> int:
+    """Open incidents that wait for a second person, without those that this person proposed to close."""
+    query = select(func.count()).where(incidents.c.state == "open", incidents.c.proposed_by != not_by)
+    with store.read() as conn:
+        return int(conn.execute(query).scalar_one())
+
+
 def list_incidents(
     store: Store, which: IncidentFilter = IncidentFilter(), *, after: str | None = None, limit: int = 50, newest: bool = False
 ) -> list[IncidentSummary]:

@@ -54,6 +54,11 @@ def withdraw(
     return None if item_id is None else str(item_id)
 
 
+def is_withdrawn(store: Store, record_id: str) -> bool:
+    with store.read() as conn:
+        return conn.execute(select(withdrawals.c.id).where(withdrawals.c.record_id == record_id)).first() is not None
+
+
 def open_after_undo(store: Store, author: str) -> list[tuple[RedTeamCase, str | None]]:
     """Cases of open incidents whose flag this author has taken back, each with the model that gave the answer."""
     taken_back = select(incidents.c.incident_id, incidents.c.model_version).join(

@@ -14,6 +14,7 @@ from medloop.api.routes.chat import gateway_of
 from medloop.serve.gateway.answer_plan import version_of
 from medloop.store.records.workspace_settings import consent_default
 from medloop.web.render import show, translator_of
+from medloop.web.words import table
 
 router = APIRouter(prefix="/web", include_in_schema=False)
 
@@ -24,7 +25,8 @@ WORDS = (
     "chat_page_number", "chat_up", "chat_down", "chat_more", "chat_comment", "chat_correction", "chat_correction_hint",
     "chat_critical", "chat_critical_hint", "chat_consent", "chat_send_feedback", "chat_saved", "chat_saved_critical",
     "chat_failed", "chat_again", "chat_stopped", "chat_no_model", "chat_guards", "chat_rules", "chat_safety",
-    "chat_expired", "chat_not_saved",
+    "chat_expired", "chat_not_saved", "chat_nothing_new", "colon", "list_semicolon",
+    "critical_sure", "critical_sure_text", "critical_yes", "critical_no",
 )  # fmt: skip
 
 
@@ -35,5 +37,6 @@ async def chat_page(request: Request, caller: Asker) -> Response:
     ready = any(backend.models for backend in gateway.pool.backends)
     consent = "training" in consent_default(store_of(request))
     words = {name.removeprefix("chat_"): t(name) for name in WORDS}
+    words |= {name: t(name) for name in table() if name.startswith(("guard_", "finding_"))}
     version = version_of(route) if route else ""
     return show(request, caller, "chat.html", ready=ready, version_name=version, words=words, consent=consent)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from medloop.feedback.submit.bodies import CorrectionBody
+from medloop.web.markdown import split_reasoning
 from medloop.web.render import FormFields
 from medloop.web.review import form as fields
 from medloop.web.review.flow import Rater, open_form, submit_form
@@ -26,15 +27,21 @@ async def correct(request: Request, caller: Rater, form: FormFields) -> Response
 
 
 def _parse(values: Mapping[str, str], target: ReviewTarget | None, t: Translator) -> CorrectionBody | fields.Errors:
-    exchange = fields.exchange_fields(values, target)
+    exchange, golden = fields.exchange_fields(values, target), fields.text_field(values, "golden")
+    original: str = target.answers[0] if target else exchange["agent_response"] or ""
     body = {
         "prompt": exchange.get("user_query"), "original": exchange.get("agent_response"), "trace_id": exchange.get("trace_id"),
-        "supersedes": exchange.get("supersedes"), "golden": fields.text_field(values, "golden"),
+        "supersedes": exchange.get("supersedes"), "golden": golden,
         "reason": fields.text_field(values, "reason"), "consent": fields.consent_field(values),
     }  # fmt: skip
     errors = fields.missing_texts(values, target, t)
-    if body["golden"] is None:
+    if golden is None:
         errors["golden"] = t("golden_needed")
-    elif body["golden"] == (target.answers[0] if target else body["original"]):
+    elif _is_unchanged(golden, original):
         errors["golden"] = t("golden_same")
     return errors or fields.validated(CorrectionBody, body, t)
+
+
+def _is_unchanged(golden: str, original: str) -> bool:
+    """Whether it says what the answer said; the button that copies the answer leaves its reasoning out."""
+    return golden.split() in (original.split(), split_reasoning(original).text.split())

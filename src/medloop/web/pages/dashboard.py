@@ -15,6 +15,7 @@ from markupsafe import Markup
 from medloop import plots
 from medloop.api.deps import store_of
 from medloop.api.policy import Caller, allow
+from medloop.bootstrap import wilson
 from medloop.contracts import Interval, utc_now
 from medloop.errors import MedloopError
 from medloop.feedback.insight import alerts
@@ -177,11 +178,14 @@ def _trained_tile(name: str, result: TrainedResult | None, form: str, t: Transla
     if result is None or result.value.mean is None:
         return TrainedTile(title, "–", t("trained_none"))
     value, bad = result.value, result.tainted or (name == "policy" and result.value.mean < 0)
-    known = value.low is not None and value.high is not None
-    span = t("trained_span", low=f"{value.low:{form}}", high=f"{value.high:{form}}") if known else ""
+    low, high = value.low, value.high
+    if name == "reward_model" and low is not None and low == high:  # resampled, all right or all wrong has no width
+        low, high = wilson(result.value.mean * value.n, value.n)
+    span = t("trained_span", low=f"{low:{form}}", high=f"{high:{form}}") if low is not None and high is not None else ""
     model = t("trained_model", name=result.name, method=result.method)
     taint = t("trained_tainted") if result.tainted else ""
-    about = t.sentences(t(f"trained_{name}_text", n=f"{value.n:,}"), span, model, taint)
+    text = t(f"trained_{name}_text_one") if value.n == 1 else t(f"trained_{name}_text", n=f"{value.n:,}")
+    about = t.sentences(text, span, model, taint)
     return TrainedTile(title, f"{value.mean:{form}}", about, result.finished, bad)
 
 

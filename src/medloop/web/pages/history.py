@@ -18,6 +18,7 @@ from medloop.loop.codebook_effects import Taught, taught_by
 from medloop.loop.taught import answer_now, outcome_of
 from medloop.store.records.criteria import list_criteria
 from medloop.store.records.history import OwnRecord, own_record, own_records
+from medloop.store.records.withdrawals import is_withdrawn
 from medloop.web.people import skills_of
 from medloop.web.render import FormFields, show, translator_of
 from medloop.web.review.flow import saved_notice
@@ -75,6 +76,8 @@ def ask_now(request: Request, caller: Rater, record: str, form: FormFields) -> R
     """What the live model answers to the corrected question now."""
     check_rate(request, caller)
     store = store_of(request)
+    if is_withdrawn(store, record):
+        return _taught(request, caller, record, 409)
     try:
         now = answer_now(store.settings, store, _own(request, caller, record))
     except MedloopError as error:
@@ -88,6 +91,7 @@ def _taught(request: Request, caller: Caller, record: str, code: int = 200, **mo
     correction, store = _own(request, caller, record), store_of(request)
     context: dict[str, Any] = {
         "correction": correction, "became": outcome_of(store, record, sender=caller.user_id), "now": None, "problem": "",
+        "taken_back": is_withdrawn(store, record),
     }  # fmt: skip
     return show(request, caller, "taught.html", code, **(context | more))
 

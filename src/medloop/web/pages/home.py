@@ -23,6 +23,7 @@ from medloop.web.loop_strip import loop_view
 from medloop.web.navigation import EVERYBODY, MENU
 from medloop.web.pages.login import Anyone, AnySite
 from medloop.web.render import redirect, show, translator_of
+from medloop.web.review.flow import is_senior
 from medloop.web.words import Translator
 
 router = APIRouter(include_in_schema=False)
@@ -137,8 +138,8 @@ def _tasks(store: Store, caller: Caller, t: Translator) -> Iterator[Task]:
         yield Task(t("task_rows", n=store.row_alarm), address("/web/audit", check="true"), urgent=True)
     if caller.role in MENU["incidents"]:
         counts = incident_rows.count_incidents(store)
-        if counts.proposed and caller.role == "clinician":
-            yield Task(t("task_confirm", n=counts.proposed), address("/web/incidents", state="proposed"), urgent=True)
+        if caller.role == "clinician" and (proposed := incident_rows.count_proposed(store, not_by=caller.user_id)):
+            yield Task(t("task_confirm", n=proposed), address("/web/incidents", state="proposed"), urgent=True)
         if counts.open:
             yield Task(t("task_incidents", n=counts.open), "/web/incidents", urgent=True)
     if caller.role in MENU["trust"] and (drifted := standing_alerts(store.settings.workspace)):
@@ -149,8 +150,8 @@ def _tasks(store: Store, caller: Caller, t: Translator) -> Iterator[Task]:
     if caller.role in MENU["approvals"]:
         if asked := sum(row.requested_by != caller.user_id for row in erasure_requests.waiting(store)):
             yield Task(t("task_erasures", n=asked), "/web/approvals")
-    if caller.role in MENU["queue"] and (waiting := sum(queue.stats(store).open_by_kind.values())):
-        yield Task(t("task_queue", n=waiting), "/web/queue")
+    if caller.role in MENU["queue"] and (left := queue.count_left(store, caller.user_id, senior=is_senior(caller))):
+        yield Task(t("task_queue", n=left), "/web/queue")
     if caller.role in MENU["inspect"]:
         week = read_week(store.settings, caller.name)
         if left := len(week.answers) - week.done:

@@ -5,6 +5,7 @@ below is counted over answers that somebody has judged.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -61,7 +62,14 @@ def send_verdict(request: Request, caller: Inspector, form: FormFields) -> Respo
     answer = week.find(form.get("id", ""))
     if answer is None:
         raise NotFoundError("This week's sample has no such answer")
+    confirmed = form.pop("sure", "")
+    drawn = ReviewForm(caller.csrf, new_key(), {"id": answer.id}, form)
+    if confirmed == "no":
+        return _show(request, caller, week, answer, replace(drawn, values={**form, "verdict": ""}))
     errors = _problems(form, t)
+    reported = answer.verdict is not None and answer.verdict.verdict == "dangerous"
+    if not errors and form["verdict"] == "dangerous" and not reported and confirmed != "yes":
+        return _show(request, caller, week, answer, drawn, ask_critical=True)
     if not errors:
         try:
             stored = judge(settings_of(request), store_of(request), _cells(form, caller.name), actor=caller.user_id)
@@ -72,8 +80,7 @@ def send_verdict(request: Request, caller: Inspector, form: FormFields) -> Respo
         else:
             fate = _fate(stored)
             return redirect(f"/web/inspect?{urlencode({'after': answer.id, 'saved': fate})}")
-    drawn = ReviewForm(caller.csrf, new_key(), {"id": answer.id}, form, errors)
-    return _show(request, caller, week, answer, drawn, 422)
+    return _show(request, caller, week, answer, replace(drawn, errors=errors), 422)
 
 
 @router.post("/inspect/draw")
@@ -144,12 +151,13 @@ def _form(caller: Caller, answer: WeekAnswer | None) -> ReviewForm | None:
 
 def _show(
     request: Request, caller: Caller, week: InspectionWeek, answer: WeekAnswer | None, form: ReviewForm | None, code: int = 200,
-    *, note: str = "", problem: str = "",
+    *, note: str = "", problem: str = "", ask_critical: bool = False,
 ) -> Response:  # fmt: skip
     t, settings = translator_of(request), settings_of(request)
     places = {row.id: number for number, row in enumerate(week.answers, 1)}
     context: dict[str, Any] = {
         "week": week, "answer": answer, "form": form, "note": note, "problem": problem, "places": places,
+        "ask_critical": ask_critical,
         "verdicts": tuple(VERDICTS), "faults": FAULT_AXES, "draft": f"inspect {answer.id}" if answer else "",
         "guidelines": read_guidelines(store_of(request), t.language),
     }  # fmt: skip

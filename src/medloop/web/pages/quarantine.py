@@ -4,8 +4,8 @@ It uses the functions of `/api/v1/rlhf/quarantine`: nobody sees their own submis
 decisions on one record the first counts.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -20,6 +20,7 @@ from medloop.privacy.phi import disguised
 from medloop.store.db import Store
 from medloop.store.records import quarantine
 from medloop.store.records.quarantine import REASONS, HeldTexts, State
+from medloop.web.markdown import reasoning_spans
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
 from medloop.web.words import Translator
@@ -62,6 +63,7 @@ class MarkedText:
     name: str
     pieces: tuple[TextPiece, ...]
     doubts: tuple[str, ...]
+    reasoning: tuple[TextPiece, ...] = ()  # what the model wrote for itself
 
 
 @router.get("/quarantine")
@@ -157,4 +159,18 @@ def _marked_text(name: str, text: str, marks: Sequence[QuarantineMark], t: Trans
             pieces.append(TextPiece(inner, "out", t.or_plain(f"phi_{mark.why.lower()}", mark.why)))
     pieces.append(TextPiece(text[end:]))
     label = t.or_plain(f"part_{name}", name)
-    return MarkedText(label, tuple(piece for piece in pieces if piece.text), tuple(doubts))
+    spans = reasoning_spans(text)
+    said, thought = (
+        tuple(piece for start, end, is_reasoning in spans if is_reasoning == wanted for piece in _within(pieces, start, end))
+        for wanted in (False, True)
+    )
+    return MarkedText(label, said, tuple(doubts), thought)
+
+
+def _within(pieces: Sequence[TextPiece], start: int, end: int) -> Iterator[TextPiece]:
+    """The pieces of a stretch of the text."""
+    place = 0
+    for piece in pieces:
+        if inside := piece.text[max(0, start - place) : max(0, end - place)]:
+            yield replace(piece, text=inside)
+        place += len(piece.text)

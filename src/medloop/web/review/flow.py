@@ -123,7 +123,7 @@ def open_form(request: Request, caller: Caller, kind: ReviewKind, names: Sequenc
     back = "queue" if view else "history" if target and target.supersedes else kind
     form = new_form(request, caller, target, {"back": back, **(view.fields if view else {})})
     if target and (undone := fields.get("undone")):
-        form = replace(form, values=values_of_record(store, caller, kind, undone))
+        form = replace(form, values=values_of_record(store, caller, kind, undone), remembered=False)
     return draw_form(request, caller, kind, form, target, own=own, view=view)
 
 
@@ -138,10 +138,10 @@ def new_form(request: Request, caller: Caller, target: ReviewTarget | None, hidd
     hidden = {**(target.hidden if target else {}), **hidden}
     if target is not None and target.supersedes is not None:
         return ReviewForm(caller.csrf, new_key(), hidden, target.previous)
-    allowed: Sequence[str] | None = remembered_consent(request, caller)
-    if allowed is None:
-        allowed = consent_default(store_of(request))
-    return ReviewForm(caller.csrf, new_key(), hidden, {f"consent_{purpose}": "yes" for purpose in allowed})
+    chosen, preset = remembered_consent(request, caller), consent_default(store_of(request))
+    allowed = preset if chosen is None else chosen
+    values = {f"consent_{purpose}": "yes" for purpose in allowed}
+    return ReviewForm(caller.csrf, new_key(), hidden, values, remembered=set(allowed) != set(preset))
 
 
 def _may_paste(caller: Caller, kind: ReviewKind) -> bool:
@@ -255,7 +255,8 @@ def draw_form(
     names = ("item", "trace", "again", "a", "b")  # what a draft belongs to
     context["draft"] = " ".join((kind, *(form.hidden[name] for name in names if name in form.hidden)))
     context |= {"guidelines": read_guidelines(store_of(request), t.language), "saved": saved_notice(request, caller)}
-    return show(request, caller, f"{kind}.html", code, ask_critical=ask_critical, **context)
+    praised = form.values.get("rating") in ("4", "5") or form.values.get("thumb") == "up"
+    return show(request, caller, f"{kind}.html", code, ask_critical=ask_critical, praised=praised, **context)
 
 
 def _progress(request: Request, caller: Caller, kinds: Sequence[str] | None, view: QueueView | None, t: Translator) -> str:

@@ -39,6 +39,7 @@ class ReviewForm:
     hidden: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
     errors: Errors = field(default_factory=dict)
+    remembered: bool = False  # the uses are those chosen last, and the workspace presets others
 
     @property
     def has_axes(self) -> bool:

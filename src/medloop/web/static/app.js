@@ -1,5 +1,11 @@
 // Small comforts of every page; all pages work without scripts. focus.js is for the pages where people judge answers.
 
+// While a form is on its way its buttons rest, and a line says what takes so long where it has one (data-busy).
+function lock(form, busy) {
+  form.querySelectorAll("button").forEach((button) => (button.disabled = busy));
+  form.querySelectorAll("[data-busy]").forEach((line) => (line.hidden = !busy));
+}
+
 // A form is sent only once: a second click while the first is on its way does nothing. (The server would notice it, too.)
 for (const form of document.querySelectorAll("form[data-once]")) {
   form.addEventListener("submit", (event) => {
@@ -9,7 +15,7 @@ for (const form of document.querySelectorAll("form[data-once]")) {
     }
     form.dataset.sent = "yes";
     // After the event, because the value of a disabled button would not be sent.
-    setTimeout(() => form.querySelectorAll("button").forEach((button) => (button.disabled = true)));
+    setTimeout(() => lock(form, true));
   });
 }
 
@@ -17,7 +23,7 @@ for (const form of document.querySelectorAll("form[data-once]")) {
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-once]")) {
     delete form.dataset.sent;
-    form.querySelectorAll("button").forEach((button) => (button.disabled = false));
+    lock(form, false);
   }
 });
 
@@ -83,21 +89,28 @@ function follow() {
 }
 if (live) follow();
 
-// Keys of every page: / searches, ? shows the list, g and a letter go to a page. Never while somebody types.
-let going = false;
+// Keys of every page: / searches, ? shows the list, g and a letter go to a page. Never while somebody types. Where answers are
+// judged, g alone opens the guidelines and letters are keys of the form: there a letter counts as the second only soon after g.
+const SOON_MS = 1_500;
+let going = 0;
 const types = (element) => element.matches?.("textarea, select, input:not([type=radio], [type=checkbox])") || element.isContentEditable;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || types(event.target) || document.querySelector("dialog[open]")) return;
   if (localStorage.getItem("medloop keys off") === "yes") return;
-  const page = going && document.querySelector(`.rail [data-go="${CSS.escape(event.key)}"]`);
-  going = event.key === "g" && !document.querySelector("form[data-swap]");
-  if (page) return page.click();
+  const judging = document.querySelector("form[data-swap]");
+  const second = going && (judging ? event.key !== "g" && Date.now() - going < SOON_MS : true);
+  const page = second && document.querySelector(`.rail [data-go="${CSS.escape(event.key)}"]`);
+  going = event.key === "g" ? Date.now() : 0;
+  if (page) {
+    event.stopImmediatePropagation(); // the form has a key of the same letter
+    return page.click();
+  }
   if (event.key === "/") {
     const field = document.querySelector(".rail [type=search]");
     if (!field || field.offsetParent === null) return;
     event.preventDefault();
     field.focus();
-  } else if (event.key === "?" && !document.querySelector("form[data-swap]")) document.getElementById("page-keys")?.showModal();
+  } else if (event.key === "?" && !judging) document.getElementById("page-keys")?.showModal();
 });
 document.getElementById("page-keys")?.addEventListener("click", (event) => {
   if (event.target.matches("button")) event.currentTarget.close();

@@ -64,13 +64,13 @@ class Answer {
     if (problem) this.section.append(element("p", { className: "error", role: "alert", content: problem }));
     if (!this.about) return visible;
     const version = this.about.version + (this.about.fallback ? ` (${words.fallback})` : "");
-    this.meta.textContent = `${words.answered_by}: ${version}`;
+    this.meta.textContent = `${words.answered_by}${words.colon}${version}`;
     this.meta.title = `${this.about.inference_id} · ${this.about.snapshot}`;
-    const acted = this.about.guards.map((act) => `${act.guard} (${act.finding})`);
-    if (acted.length) this.meta.textContent += ` · ${words.guards}: ${acted.join(", ")}`;
+    const acted = this.about.guards.map((act) => `${words[`guard_${act.guard}`] ?? act.guard}${words.colon}${words[`finding_${act.finding}`] ?? act.finding}`);
+    if (acted.length) this.meta.textContent += ` · ${words.guards}${words.colon}${acted.join(words.list_semicolon)}`;
     const rules = this.about.rules || [];
     const shown = (id) => box.dataset.links ? element("a", { href: `/web/codebook/${encodeURIComponent(id)}`, content: `${id.slice(0, 13)} ` }) : `${id.slice(0, 13)} `;
-    if (rules.length) this.meta.append(` · ${words.rules}: `, ...rules.map(shown));
+    if (rules.length) this.meta.append(` · ${words.rules}${words.colon}`, ...rules.map(shown));
     this.cite();
     this.section.append(feedback(this.about.inference_id, visible));
     return visible;
@@ -91,6 +91,8 @@ class Answer {
 function feedback(id, visible) {
   const name = (part) => `${part}-${id}`;
   let before = null; // the record that the next one replaces
+  let sent = ""; // what that one said
+  let reported = false; // an incident is open
   const status = element("span", { className: "hint", role: "status" });
   const area = (part, hint = "") => element("div", { className: "field" },
     element("label", { for: name(part), content: words[part] }),
@@ -102,24 +104,43 @@ function feedback(id, visible) {
   const consent = tick("consent");
   const send = element("button", { type: "button", content: words.send_feedback });
   const more = element("details", { className: "folded chat-more" }, element("summary", { content: words.more }),
-    area("comment"), area("correction", words.correction_hint), tick("critical"), element("p", { className: "hint", content: words.critical_hint }), consent, element("p", { className: "buttons" }, send));
+    area("comment"), area("correction", words.correction_hint), tick("critical"), element("p", { className: "hint", content: words.critical_hint }), element("p", { className: "buttons" }, send));
   consent.firstChild.checked = box.dataset.consent === "yes";
   const value = (part) => more.querySelector(`#${CSS.escape(name(part))}`);
   const thumb = () => [up, down].find((button) => button.getAttribute("aria-pressed") === "true");
 
-  async function post() {
+  function confirm() {
+    const yes = element("button", { className: "danger", type: "button", content: words.critical_yes });
+    const no = element("button", { className: "plain", type: "button", content: words.critical_no });
+    const question = element("div", { className: "confirm", role: "alertdialog", "aria-label": words.critical_sure, tabindex: "-1" },
+      element("h3", { content: words.critical_sure }), element("p", { content: words.critical_sure_text }), element("p", { className: "buttons" }, yes, no));
+    yes.addEventListener("click", () => { question.remove(); post(true); });
+    no.addEventListener("click", () => { question.remove(); value("critical").checked = false; });
+    more.querySelector("[role=alertdialog]")?.remove();
+    more.open = true;
+    more.append(question);
+    question.scrollIntoView({ block: "center" }); // the bar below would cover it
+    question.focus({ preventScroll: true });
+  }
+
+  async function post(sure = false) {
     const body = { trace_id: id, critical: value("critical").checked, consent: consent.firstChild.checked ? ["training"] : [] };
     if (thumb()) body.thumb = thumb() === up ? "up" : "down";
     if (value("comment").value.trim()) body.comments = value("comment").value.trim();
     const golden = value("correction").value.trim();
     if (golden && golden !== visible) body.golden = golden;
-    if (!body.thumb && !body.comments && !body.golden && !body.critical) return;
+    const says = JSON.stringify(body);
+    if ((!body.thumb && !body.comments && !body.golden && !body.critical) || says === sent) {
+      status.textContent = words.nothing_new;
+      return;
+    }
+    if (body.critical && !reported && !sure) return confirm();
     if (before) body.supersedes = before;
     try {
       const response = await fetch("/api/v1/rlhf/feedback", { method: "POST", headers: { ...json, "Idempotency-Key": crypto.randomUUID() }, body: JSON.stringify(body) });
       const stored = await response.json();
       if (!response.ok) throw new Error(response.status === 401 || response.status === 403 ? words.expired : stored.error);
-      before = stored.feedback_id;
+      [before, sent, reported] = [stored.feedback_id, says, body.critical];
       status.textContent = stored.incident_id ? words.saved_critical : words.saved;
     } catch (error) {
       status.textContent = error instanceof TypeError ? words.not_saved : error.message || words.not_saved;
@@ -131,11 +152,12 @@ function feedback(id, visible) {
       post();
     });
   }
-  send.addEventListener("click", post);
+  send.addEventListener("click", () => post());
+  consent.firstChild.addEventListener("change", () => before && post());
   more.addEventListener("toggle", () => {
     if (more.open && !value("correction").value) value("correction").value = visible;
   }, { once: true });
-  return element("div", { className: "chat-feedback" }, element("p", { className: "buttons" }, up, down, status), more);
+  return element("div", { className: "chat-feedback" }, element("p", { className: "buttons" }, up, down, consent, status), more);
 }
 
 // The events of a stream, one JSON value each; the last event of a whole answer is [DONE].

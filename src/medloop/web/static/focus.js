@@ -88,7 +88,7 @@ function swap(next, page, response) {
     const address = new URL(response.url);
     for (const name of ["saved", "kind", "record", "critical", "why", "lapsed"]) address.searchParams.delete(name);
     history.replaceState(null, "", address.pathname + address.search);
-  }
+  } else if (formNow()?.dataset.draft) saveDraft(formNow()); // drawn again: what the server says counts, not the older draft
   const urgent = main.querySelector("[data-focus]");
   scrollTo(0, 0);
   if (urgent) urgent.focus();
@@ -143,7 +143,8 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && isText(event.target)) return event.target.blur();
   const name = nameOf(event);
   if (!name || (name !== "Control+Enter" && (isText(event.target) || keysOff()))) return;
-  const control = main.querySelector(`[aria-keyshortcuts~="${CSS.escape(name)}"]`);
+  const open = main.querySelector("[role=alertdialog]") ?? main; // a question that is open is answered first
+  const control = open.querySelector(`[aria-keyshortcuts~="${CSS.escape(name)}"]`);
   if (!control) return;
   event.preventDefault();
   control.click();
