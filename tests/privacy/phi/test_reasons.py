@@ -30,7 +30,7 @@ def test_a_person_beside_these_words_is_found(reason: str) -> None:
 def test_too_long_is_said_before_anybody_looks_for_names() -> None:
     with pytest.raises(InputError, match=r"more than 200 characters"):
         checked_reason("Mr. Okonjo asked. " * 20)
-    with pytest.raises(InputError, match="more than [0-9]+ characters"):
+    with pytest.raises(InputError, match=r"more than [0-9]+ characters"):
         rule_reason("Mr. Okonjo asked. " * 500)
     with pytest.raises(InputError, match="reason is missing"):
         rule_reason(" ", required=True)
