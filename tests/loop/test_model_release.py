@@ -233,7 +233,7 @@ def test_a_release_does_not_take_the_name_of_a_round(store, command_line):
 def test_the_ledger_counts_people_and_not_their_signatures(store, command_line):
     gate = examine(store, new_round(store, 1), signers=1)
     doctor = users.get_user(store, "dr.li").user_id
-    for _ in range(2):
-        gates.sign(store, gate, by=doctor, approved=True)
+    for approved in (True, False, True):
+        gates.sign(store, gate, by=doctor, approved=approved, comment="Read again.")
     assert release(command_line, store, "v1.0-rl", *MODEL).code == 0
     assert "1 of 1 required sign-offs" in (release_folder(store.settings, "v1.0-rl") / PAGE).read_text(encoding="utf-8")

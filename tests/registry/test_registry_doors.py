@@ -178,8 +178,8 @@ def test_a_version_that_may_not_be_promoted_is_written_for_a_hub_only_as_unrelea
 def test_the_card_of_a_version_counts_people_and_not_their_signatures(home: Path, command_line, tmp_path: Path) -> None:
     with open_store(Settings(home=home)) as store:
         gate = examine(store, make_adapter(store, "signed"), needs_sign_offs=1)
-        for _ in range(2):
-            gates.sign(store, gate, by=users.get_user(store, "clinician").user_id, approved=True)
+        for approved in (True, False, True):
+            gates.sign(store, gate, by=users.get_user(store, "clinician").user_id, approved=approved, comment="Read.")
     assert command_line("--home", home, "registry", "add", "signed").code == 0
     assert command_line("--home", home, "registry", "push", "1", tmp_path / "hub").code == 0
     assert "signed by 1 of 1." in (tmp_path / "hub/README.md").read_text(encoding="utf-8")

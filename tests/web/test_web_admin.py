@@ -48,6 +48,11 @@ def test_a_role_is_changed_and_the_sessions_end(browse, store):
     page = admin.post(f"/web/users/{user.user_id}/role", role="auditor").text
     assert "other has a new role" in page and users.get_user(store, "other").role == "auditor"
     assert someone.get("/web/queue", follow_redirects=False).status_code == 303
+    log = len(audit.page(store, limit=500))
+    same = admin.post(f"/web/users/{user.user_id}/role", role="auditor").text
+    assert "other has this role already (auditor). Nothing was changed." in same and len(audit.page(store, limit=500)) == log
+    waits = admin.post(f"/web/users/{user.user_id}/role", role="clinician").text
+    assert "other has a new role, which a second admin has to approve" in waits and users.get_user(store, "other").waits
     admin.client.headers["Accept-Language"] = "zh"
     refused = admin.post(f"/web/users/{user.user_id}/role", role="root")
     assert refused.status_code == 422 and "请选择角色。" in refused.text

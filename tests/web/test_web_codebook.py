@@ -97,5 +97,24 @@ def test_roles_see_and_do_what_is_theirs(store, browse, corrected, quick_model):
     assert browse("auditor").post("/web/codebook", text="A rule").status_code == 403
     written = browse("annotator").post("/web/codebook", text="Ask for the weight first.", triggers="child|儿童")
     assert written.status_code == 200 and len(codebook.entries(store)) == 2
-    named = browse("annotator").post("/web/codebook", text="王小明的电话是13800138000")
+    named = browse("annotator").post("/web/codebook", text="王小明的电话是13800138000", triggers="*")
     assert named.status_code == 422 and "may name a person" in named.text
+
+
+def test_a_rule_that_is_missing_too_long_over_or_never_fits_is_refused_with_the_reason(store, browse, corrected):
+    rule = {"text": "Ask for the weight first.", "triggers": "child"}
+    sentences = {
+        "Write the rule.": {"text": " "},
+        "The rule has more than 400 characters. Write it shorter.": {"text": "Ask 王小明. " * 1000},
+        "The first sentence has more than 240 characters.": {"first_sentence": "Call now. " * 30},
+        "Without a trigger this rule fits no question. Write a trigger, or * for every question.": {"triggers": " "},
+        "The last day, 2020-01-01, is over. Choose a day in the future, or none.": {"expires": "2020-01-01"},
+    }
+    for sentence, wrong in sentences.items():
+        refused = browse("annotator").post("/web/codebook", **rule | wrong)
+        assert refused.status_code == 422 and sentence in refused.text, sentence
+    [entry] = codebook.entries(store, state="proposed")
+    edit = f"/web/codebook/{entry.entry_id}/edit"
+    for wrong in ({"text": ""}, {"text": "Call.", "expires": "2020-01-01"}, {"text": "x" * 401}):
+        assert browse("other").post(edit, **wrong).status_code == 422
+    assert browse("other").post(edit, text="Call an ambulance.").status_code == 200, "it fits questions like its own"

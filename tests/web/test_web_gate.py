@@ -40,8 +40,15 @@ def test_the_page_shows_reasons_and_takes_two_people_to_lift_a_check(browse, sto
     )
     until = f"{utc_now() + timedelta(days=9):%Y-%m-%d}"
     asked = {"check": "language/zh", "until": until, "text": "The patients of this clinic speak English."}
-    for wrong in ({"text": " "}, {"until": "2020-01-01"}, {"until": "soon"}, {"check": "incidents"}):
-        assert browse("engineer").post(f"/web/gate/{gate}/waive", **{**asked, **wrong}).status_code == 422
+    for wrong, sentence in (
+        ({"text": " "}, "The reason is missing."),
+        ({"text": "x" * 4001}, "The reason has more than 4000 characters."),
+        ({"until": "2020-01-01"}, "The waiver would already have expired. Choose a day in the future."),
+        ({"until": "soon"}, "The last day is not a date."),
+        ({"check": "incidents"}, "The check &#39;incidents&#39; cannot be waived."),
+    ):
+        refused = browse("engineer").post(f"/web/gate/{gate}/waive", **{**asked, **wrong})
+        assert refused.status_code == 422 and sentence in refused.text
     assert "A clinician other than you has to approve it" in browse("clinician").post(f"/web/gate/{gate}/waive", **asked).text
     (waiver,) = gates.waiver_rows(store, ARTIFACT)
     assert browse("clinician").post(f"/web/gate/{gate}/approve", waiver=waiver.waiver_id).status_code == 403, "their own"
@@ -60,6 +67,35 @@ def test_the_page_shows_reasons_and_takes_two_people_to_lift_a_check(browse, sto
     crud.add(store, [Incident(record_id="fb_1", opened_by=users.get_user(store, "clinician").user_id)], actor="test")
     page = browse("clinician").get(f"/web/gate/{gate}").text.split("<main")[1]
     assert "open safety incidents (1)" in page and 'href="/web/incidents"' in page, "the next step is a click away"
+
+
+def test_a_failed_verdict_names_every_check_before_the_incidents_and_nobody_signs_it(browse, store, gate):
+    failed = ("non_inferiority/red/undertriage", "text_shape", "incidents")
+    result = gates.get_gate(store, gate)
+    checks = tuple(GateCheck.because(name, "fail", reason("metric_optional")) for name in failed)
+    gate = gates.save_gate(store, result.model_copy(update={"checks": checks}), actor="test")
+    crud.add(store, [Incident(record_id="fb_1", opened_by="usr_1")], actor="test")
+    page = browse("clinician").get(f"/web/gate/{gate}").text
+    box = page.split('class="box bad"')[1].split("</div>")[0]
+    named = "Not worse than the baseline · red-team set · under-triage, Shape of the texts, No open safety incidents"
+    assert box.index(named) < box.index("There are open safety incidents (1)")
+    assert 'sign"' not in page and "Nobody can sign this verdict" in page
+    signed = browse("clinician").post(f"/web/gate/{gate}/sign", text="")
+    assert signed.status_code == 409 and "This verdict cannot be signed: checks did not pass (3)" in signed.text
+    assert gates.sign_offs_of(store, gate) == []
+    box = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text.split('class="box bad"')[1]
+    assert "有 3 项检查未通过：不劣于基线 · 红队题集 · 分诊不足、回答文字形态、无未关闭的安全事件。" in box
+
+
+def test_a_second_sign_off_by_one_person_is_refused_with_the_reason(browse, store, gate):
+    passed = gates.get_gate(store, gate).model_copy(
+        update={"outcome": "pass", "needs_sign_offs": 2, "checks": (GateCheck(name="texts", outcome="pass", reason="Fine."),)}
+    )
+    gate = gates.save_gate(store, passed, actor="test")
+    assert "Your sign-off is stored." in browse("clinician").post(f"/web/gate/{gate}/sign", text="").text
+    again = browse("clinician").post(f"/web/gate/{gate}/sign", text="")
+    assert again.status_code == 409 and "You have signed this verdict already." in again.text and "1 / 2" in again.text
+    assert len(gates.sign_offs_of(store, gate)) == 1
 
 
 def test_the_api_says_the_same_and_refuses_other_roles(running, store, gate):
@@ -83,10 +119,16 @@ def test_the_api_says_the_same_and_refuses_other_roles(running, store, gate):
 
 def test_reasons_and_refusals_are_chinese_on_a_chinese_page(browse, store):
     alarm = "50% of the answers have no reward."
+    refusals = "20% of the answers refuse to help (1% in the first round; {}, 56 pairs)."
     checks = (
         GateCheck.because("incidents", "pass", reason("incidents_none")),
         GateCheck.because("critical_failures", "fail", reason("critical_failed", n=3, most=0, named="triage/<i>x")),
         GateCheck.because("text_shape", "fail", reason("panel_alarm", words=alarm)),
+        GateCheck.because("panel/1", "fail", reason("panel_alarm", words=refusals.format("all questions"))),
+        GateCheck.because("panel/2", "fail", reason("panel_alarm", words=refusals.format("en, emergency"))),
+        GateCheck.because("together", "pass", reason("loss_together", suites="gold, red")),
+        GateCheck.because("strata", "pass", reason("strata_small", names="child, elderly, emergency, language:en")),
+        GateCheck.because("judges", "pass", reason("judges_supported", names="chain, emergency, risk, my.rule:Own")),
     )
     hashes = {name: sha256_id(name) for name in ("weights", "base", "baseline_artifact", "report", "config")}
     result = GateResult(artifact=ARTIFACT, **hashes, label="tiny+rl", baseline="tiny", outcome="fail", checks=checks)
@@ -94,6 +136,8 @@ def test_reasons_and_refusals_are_chinese_on_a_chinese_page(browse, store):
     zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
     assert "检查项“critical_failures”未通过：新增 3 例严重失败（最多允许 0 例）：triage/&lt;i&gt;x。" in zh
     assert "没有未关闭的安全事件。" in zh and "safety incident" not in zh and "50% 的回答没有得到奖励分。" in zh
+    assert "全部问题，56 对" in zh and "英文、急症，56 对" in zh and "标准题集、红队题集 合计" in zh
+    assert "儿童、老年、急症、英文" in zh and "chain, emergency" not in zh and "my.rule:Own。" in zh
     en = browse("auditor").get(f"/web/gate/{gate}").text
     assert (
         "3 new critical failures (at most 0 are accepted): triage/&lt;i&gt;x." in en
@@ -136,8 +180,9 @@ def test_the_policy_is_shown_and_a_weaker_one_takes_two_clinicians(browse, store
         and gate_policy.policy_of(store).config.margin == 0.05
     )
     (waiting,) = gate_policy.proposals(store)
-    assert f'value="{waiting.policy}"' not in page, "their own"
-    browse("clinician").post("/web/gate/policy", waiting=waiting.policy)
+    assert f'name="waiting" value="{waiting.policy}"' not in page, "their own"
+    own = browse("clinician").post("/web/gate/policy", waiting=waiting.policy)
+    assert own.status_code == 422 and "You asked for these settings yourself." in own.text
     assert gate_policy.policy_of(store).config.margin == 0.05, "nobody is two people"
     page = browse("other").get("/web/gate").text
     assert f'value="{waiting.policy}"' in page and "0.05 → 0.2" in page
@@ -146,6 +191,39 @@ def test_the_policy_is_shown_and_a_weaker_one_takes_two_clinicians(browse, store
     assert gate_policy.policy_of(store).config == GateConfig(sign_offs=2, margin=0.2) and gate_policy.proposals(store) == []
     zh = browse("engineer").get("/web/gate", headers={"Accept-Language": "zh"}).text
     assert "准入标准" in zh and "由 clinician、other 于" in zh
+
+
+def test_a_policy_with_names_that_nothing_has_is_refused_at_its_field(browse, store):
+    sentences = {
+        ("splits", "[foo]"): "&#39;foo&#39; is not known in splits. Choose from dev, test, gold, red.",
+        ("suites", "[triage, nothing]"): "&#39;nothing&#39; is not known in suites.",
+        ("rules", "[chian]"): "&#39;chian&#39; is not known in rules.",
+        ("required_strata", "[babies]"): "&#39;babies&#39; is not known in required_strata.",
+        ("critical_by_chance", "[purple]"): "&#39;purple&#39; is not known in critical_by_chance.",
+        ("margin", "much"): "margin is &#39;much&#39;: must be a number.",
+        ("margin", "7"): "margin is 7: must be less than 1.",
+    }
+    for (setting, value), sentence in sentences.items():
+        refused = browse("clinician").post("/web/gate/policy", setting=setting, value=value)
+        at_field = refused.text.split('id="e-value"')[1].split("</div>")[0]
+        assert refused.status_code == 422 and sentence in at_field and 'aria-invalid="true"' in refused.text
+    assert gate_policy.proposals(store) == []
+    wanted = GateConfig(suites=("triage", "clinic.suites:Politeness"), required_suites=("gold", "red", "triage", "politeness"))
+    gate_policy.check_names(wanted, GateConfig())  # a suite of one's own has a name that only it knows
+
+
+def test_who_asked_for_a_weaker_policy_takes_it_back(browse, store):
+    for name in ("clinician", "other"):
+        browse(name).post("/web/gate/policy", setting="margin", value="0.2" if name == "other" else "0.3")
+    mine, theirs = gate_policy.proposals(store)
+    page = browse("clinician").get("/web/gate").text
+    assert f'name="withdraw" value="{mine.policy}"' in page and f'name="withdraw" value="{theirs.policy}"' not in page
+    assert browse("clinician").post("/web/gate/policy", withdraw=theirs.policy).status_code == 422
+    assert "Your request is taken back." in browse("clinician").post("/web/gate/policy", withdraw=mine.policy).text
+    assert gate_policy.proposals(store) == [theirs] and gate_policy.policy_of(store).config == GateConfig()
+    assert browse("clinician").post("/web/gate/policy", withdraw=mine.policy).status_code == 422
+    browse("other").post("/web/gate/policy", setting="margin", value="0.3")
+    assert gate_policy.policy_of(store).config == GateConfig(), "a word that was taken back is no second one"
 
 
 def test_the_policy_over_http(running, store):

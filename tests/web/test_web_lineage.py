@@ -43,6 +43,8 @@ def test_a_clinician_sees_which_models_learnt_their_correction_as_a_drawing_with
 def test_another_clinicians_record_is_unknown_and_an_auditor_sees_all_ids(mine, browse):
     refused = browse("other").get(f"/web/lineage?of={mine}")
     assert refused.status_code == 404 and "that you may see" in refused.text and "<svg" not in refused.text
+    assert browse("auditor").get("/web/lineage?id=unknown").status_code == 404, "pages link with id"
+    assert mine in browse("auditor").get("/web/lineage?id=round1").text
     page = browse("auditor").get("/web/lineage?of=round1").text
     assert page.count('<td class="id"><a href="/web/lineage?of=cor_') == 2 and mine in page and "<td>clinician</td>" in page
     assert "models/rl/round1" in browse("engineer").get("/web/lineage").text

@@ -37,7 +37,14 @@ def test_change_and_drop_on_the_page(store, browse, corrected):
     fields = {"criterion": "Names the ambulance", "points": "4", "check": "mentions:", "words": "ambulance|120"}
     assert me.post(f"/web/rubrics/{first.criterion_id}/edit", **(fields | {"points": "many"})).status_code == 422
     assert me.post(f"/web/rubrics/{first.criterion_id}/edit", **(fields | {"check": "magic"})).status_code == 422
+    for text, sentence in ((" ", "Write the criterion."), ("Ask 王小明. " * 50, "The criterion has more than 300 characters.")):
+        refused = me.post(f"/web/rubrics/{first.criterion_id}/edit", **(fields | {"criterion": text}))
+        assert refused.status_code == 422 and sentence in refused.text
+    assert "The check above decides" not in me.get("/web/rubrics?state=draft").text
     assert me.post(f"/web/rubrics/{first.criterion_id}/edit", **fields).status_code == 200
+    page = me.get("/web/rubrics?state=accepted").text
+    assert "mentions the words" in page and "The check above decides, not these words" in page
+    assert "not derived from the words" in page
     [edited] = criteria.list_criteria(store, state="accepted")
     assert (edited.content.detector, edited.points, edited.critical) == ("mentions:ambulance|120", 4, False)
     assert me.post(f"/web/rubrics/{edited.criterion_id}/drop", state="accepted").status_code == 200

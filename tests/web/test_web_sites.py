@@ -190,6 +190,15 @@ def test_lists_over_http_have_the_records_of_the_site_and_ids_are_its_own(store,
     assert "Feedback by site" in page and page.count("ward-8") >= 2
 
 
+def test_a_move_of_somebody_who_waits_names_the_site_that_they_belong_to(store, browse):
+    sites.assign(store, users.get_user(store, "other"), "ward-7", actor="test")
+    users.add_user(store, "dr.new", "clinician", password=PASSWORD, actor=users.get_user(store, "admin").user_id)
+    assert users.get_user(store, "dr.new").waits
+    moved = browse("admin").post("/web/sites/assign", name="dr.new", site="ward-7")
+    assert "dr.new belongs to ward-7 now, and waits for the approval of a second admin" in moved.text
+    assert users.get_user(store, "dr.new").site == "ward-7"
+
+
 def test_an_admin_moves_users_and_who_comes_to_main_waits_for_a_second_admin(store, browse, running):
     for role in ("clinician", "auditor"):  # they see the page, and no form
         page = browse(role).get("/web/sites")
@@ -197,16 +206,25 @@ def test_an_admin_moves_users_and_who_comes_to_main_waits_for_a_second_admin(sto
         assert browse(role).post("/web/sites/assign", name="other", site="ward-7").status_code == 403
     admin = browse("admin")
     assert "A site begins with its first user" in admin.get("/web/sites").text
-    assert "belongs to the site now" in admin.post("/web/sites/assign", name="other", site="ward-7").text
+    slip = admin.post("/web/sites/assign", name="other", site="ward-7")
+    assert slip.status_code == 422 and "ward-7 is new: a site begins with this user." in slip.text
+    assert users.get_user(store, "other").site == "main" and 'value="ward-7"' in slip.text
+    assert "other belongs to ward-7 now." in admin.post("/web/sites/assign", name="other", site="ward-7", new="yes").text
     page = admin.get("/web/sites").text
     assert "<strong>ward-7</strong>" in page and "other" in page
     assert admin.post("/web/sites/assign", name="other", site="Ward 7").status_code == 422
     assert admin.post("/web/sites/assign", name="admin", site="ward-7").status_code == 422  # nobody moves themselves
     assert admin.post("/web/sites/assign", name="auditor", site="ward-7").status_code == 422
     back = admin.post("/web/sites/assign", name="other", site="main")
-    assert "waits for the approval of a second admin" in back.text and users.get_user(store, "other").waits
+    assert (
+        "other belongs to main now, and waits for the approval of a second admin" in back.text
+        and users.get_user(store, "other").waits
+    )
     assert any(row["action"] == "users.site" and row["detail"]["waits"] for row in audit.page(store, limit=5))
-    assert "belongs to the site now" in admin.post("/web/sites/assign", name="other", site="ward-7").text  # it was a slip
+    assert (
+        "other belongs to ward-7 now." in admin.post("/web/sites/assign", name="other", site="ward-7", new="yes").text
+    )  # it was a slip
+    assert "belongs to" not in admin.get("/web/sites?done=waits&name=nobody&at=main").text
     assert not users.get_user(store, "other").waits and audit.page(store, limit=1)[0]["detail"]["wait_ended"]
     key, warm = key_of(store, "admin"), key_of(store, "engineer")
     assert running.get("/api/v1/deploy", headers=warm).status_code != 401

@@ -146,6 +146,13 @@ def test_deployments_says_which_arm_a_version_went_live_as(browse, store) -> Non
         event = DeployEvent(event_id=deploy_events.new_event_id(), kind="switch", changed_by="medloop", **about)
         deploy_events.add_event(store, event)
     page = browse("engineer").get("/web/deployments").text
+    assert page.count(">went live as the challenger<") == 0 and page.count(">went live<") == 1, "one step"
+    other = about | {"served_name": "med-v2-1f2e", "version": 2}
+    add_route(store, Route(model="med", changed_by="medloop", **other), arm="challenger")
+    deploy_events.add_event(
+        store, DeployEvent(event_id=deploy_events.new_event_id(), kind="switch", changed_by="medloop", **other)
+    )
+    page = browse("engineer").get("/web/deployments").text
     assert page.count(">went live as the challenger<") == 1 and page.count(">went live<") == 1
     assert "作为挑战者上线" in browse("engineer").get("/web/deployments", headers=ZH).text
 

@@ -36,6 +36,8 @@ def card(settings) -> ValidityCard:
         ),
         wrong=(
             WrongCase(judge="risk", case="wrong-7", source="ward", mistake="recall"),
+            WrongCase(judge="risk", case="bundled/2", source="bundled: faults", mistake="recall"),
+            WrongCase(judge="risk", case="bundled/1", source="ward", mistake="recall"),
             WrongCase(judge="reward", case="wrong-8", source="ward", mistake="agreement"),
         ),
     )  # fmt: skip
@@ -47,6 +49,7 @@ def test_the_trust_page_shows_verdicts_intervals_and_one_judge_by_slice(card, br
     page = browse("auditor").get("/web/trust").text
     assert page.index("untrusted</strong>") < page.index("<svg") and page.count("<svg") == 2 and "not measured" in page
     assert '<td class="number">0.45</td><td class="number">0.35</td><td class="number">0.55</td>' in page
+    assert browse("engineer").get("/web/trust?version=zz").status_code == 404
     one = browse("engineer").get("/web/trust?version=1%2Babc&judge=risk").text
     assert one.count("<svg") == 1 and ">Chinese<" in one and ">0.30<" in one
     zh = browse("admin").get("/web/trust", headers=ZH).text
@@ -56,6 +59,9 @@ def test_the_trust_page_shows_verdicts_intervals_and_one_judge_by_slice(card, br
     assert "an earlier version" in page and "4 条中 3 条明确正确" in zh and "clearly right" not in one
     assert page.index("18 of 19") < page.index("<summary>Earlier readings") < page.index("16 of 40")
     assert "wrong-7" in one and "people saw it, the judge did not" in one and "wrong-8" not in one
+    assert "He probably slept on that arm." in one and "<summary>Question and answer</summary>" in one
+    assert "Call an ambulance right now and note" not in one, "a clinic's own case of the same id is not that of the package"
+    assert "keeps no text of a clinic" in one and "medloop inspect" in one
 
 
 def test_the_trust_page_names_drift_bundled_cases_and_what_was_left_out_in_both_languages(card, browse, settings):

@@ -1,5 +1,6 @@
 """What people see of votes and triggers: who votes, why a rating did not count, when the next training starts; in zh and en."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,8 @@ from sqlalchemy import update
 from web_world import BAD, GOOD, QUESTION, item, trace
 
 from medloop.contracts import Feedback, utc_now
-from medloop.store.records import crud, users
+from medloop.feedback.trigger import TriggerConfig, trigger_if_due
+from medloop.store.records import crud, triggers, users
 from medloop.store.tables import queue_turns
 
 
@@ -37,6 +39,18 @@ def test_the_dashboard_says_who_votes_and_when_the_next_training_starts(browse, 
     annotator.get(f"/web/language/{language}")
     told = {"en": "Your votes do not count in datasets at the moment", "zh": "目前您的投票不计入数据集"}[language]
     assert told in annotator.get("/web/history").text and told not in browse("clinician").get("/web/history").text
+
+
+def test_the_dashboard_says_when_the_last_trigger_ran(browse, store):
+    shared = {"session_id": "s", "agent_name": "a", "agent_response": "r", "rating": 3, "consent": ("training",)}
+    crud.add(store, [Feedback(**shared, user_query=f"q{n}") for n in range(10)], actor="t")
+    trigger = trigger_if_due(store, config=TriggerConfig(every=10, cooldown_hours=0))
+    triggers.set_jobs(store, trigger.trigger_id, ["train_1"], actor="t")
+    page = browse("engineer").get("/web/dashboard").text
+    ran = re.search('No training now: retrain-1 ran at <time datetime=.([^"]+)', page)
+    assert ran is not None and ran[1] == trigger.timestamp.isoformat() and "long ago" not in page
+    zh = browse("engineer").get("/web/dashboard", headers={"Accept-Language": "zh"}).text
+    assert "暂不训练：retrain-1 已于 <time" in zh
 
 
 def test_a_rater_is_told_when_a_rating_does_not_settle_the_item(browse, fill, store):

@@ -55,7 +55,7 @@ COMPOSED = {
         "trust_high", "trust_cases", "trust_ties", "trust_missing", "trust_kind_", "trust_problem_", "trust_wrong_", "trust_stratum_", "trust_source_"),
     "lineage": ("lineage_kind_", "lineage_kinds_", "lineage_detail_", "lineage_flag_", "lineage_role_"),
     "deployments": ("deployments_kind_",),
-    "filter": ("filter_join_", "filter_test_", "filter_rlhf_"),
+    "filter": ("filter_join_", "filter_test_", "filter_rlhf_", "filter_is_", "filter_value_"),
     "registry": ("registry_gate_", "registry_promote_", "registry_action_", "registry_champion", "registry_challenger"),
     "experiments": ("experiment_state_", "experiment_open_", "experiment_is_", "experiment_guard_", "experiment_metric_",
         "experiment_group_", "experiment_event_", "experiment_decision_", "experiment_champion", "experiment_challenger"),

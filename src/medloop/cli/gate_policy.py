@@ -9,7 +9,7 @@ from medloop.cli import ui
 from medloop.cli.login import logged_in
 from medloop.contracts.gate_config import GateConfig
 from medloop.knobs import load_config
-from medloop.loop.gate_policy import adopt, policy_of
+from medloop.loop.gate_policy import adopt, policy_of, withdraw
 from medloop.store.db import open_store
 from medloop.store.records import users
 
@@ -63,3 +63,19 @@ def adopt_(
         ui.next_step(f"gate policy adopt {ui.shown(file)} --user NAME", "They adopt them with:")
     else:
         ui.say("These settings are the policy now: 'medloop gate', its page, its route and the loop use them.")
+
+
+@policy_app.command("withdraw")
+def withdraw_(
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Your user name; the password is asked for.")],
+) -> None:
+    """Take back the weaker settings that you asked for and that no second clinician has adopted yet.
+
+    Example:  medloop gate policy withdraw --user dr.li
+    """
+    with open_store(ui.settings()) as store:
+        person = logged_in(store, user)
+        taken = withdraw(store, by=person.user_id)
+    for row in taken:
+        changed = ", ".join(f"{less.name} = {ui.printable(less.value)}" for less in row.weaker)
+        ui.say(f"Taken back: {changed}. The policy stays as it is.")

@@ -15,14 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, model_validator
 
 from medloop.contracts.base import Contract
+from medloop.contracts.dataset import Language, Stratum
+from medloop.contracts.feedback import Purpose
 
 MOST_NODES, DEEPEST = 60, 6
 FIELDS = "kind|stars|liked|critical|reward|stratum|language|rater|role|version|agent|day|consent"
+YES_NO = ("yes", "no")
+KNOWN_VALUES: dict[str, tuple[str, ...]] = {
+    "kind": ("rating", "choice", "correction"), "liked": YES_NO, "critical": YES_NO, "stratum": get_args(Stratum),
+    "language": get_args(Language), "consent": get_args(Purpose),
+}  # fmt: skip
 FilterField = Annotated[str, Field(pattern=rf"^({FIELDS}|axis\.[a-z][a-z0-9_]{{1,31}})$")]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 FactValue = frozenset[str] | float | None
@@ -74,9 +81,18 @@ class FilterTree(Contract):
             raise ValueError("only stars, reward, axes and day are ordered: use equals or one_of")
         values = [value for name in tests if name != "one_of" and (value := getattr(self, name)) is not None]
         if is_number(self.field or "") and ("one_of" in tests or not all(isinstance(value, float | int) for value in values)):
-            raise ValueError("this field is a number: compare it with a number")
+            wrong = next((value for value in values if not isinstance(value, float | int)), "a list")
+            raise ValueError(f"'{wrong}' is not a number; {self.field} needs one")
         if not is_number(self.field or "") and not all(isinstance(value, str) for value in values):
             raise ValueError("this field is a word: compare it with a word")
+        for value in (*map(str, values), *(self.one_of or ())):
+            self._check_word(self.field or "", value)
+
+    def _check_word(self, field: str, value: str) -> None:
+        if field in KNOWN_VALUES and value not in KNOWN_VALUES[field]:
+            raise ValueError(f"'{value}' is no value of {field}; it has {', '.join(KNOWN_VALUES[field])}")
+        if field == "day" and not _is_day(value):
+            raise ValueError(f"'{value}' is not a date; write it as 2026-11-18")
 
     @property
     def parts(self) -> tuple[FilterTree, ...]:
@@ -119,6 +135,13 @@ def _as_word(value: Any) -> Any:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value.isoformat() if type(value) is date else value
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text  # also 20261118 is a date, and equals no day
+    except ValueError:
+        return False
 
 
 def is_number(field: str) -> bool:

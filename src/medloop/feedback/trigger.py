@@ -89,12 +89,13 @@ class TriggerWait:
     because: Literal["pending", "cooldown"]
     trigger_id: str
     until: datetime | None = None
+    ran: datetime | None = None
 
     @property
     def words(self) -> str:
         if self.because == "pending":
             return f"{self.trigger_id} comes first: its jobs wait or run, or could not be submitted yet"
-        return f"{self.trigger_id} was not long ago; the next trigger may come on {self.until:%Y-%m-%d at %H:%M} UTC"
+        return f"{self.trigger_id} ran at {self.ran:%H:%M} UTC; the next trigger may come on {self.until:%Y-%m-%d at %H:%M} UTC"
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def _waits(new: NewRecords, config: TriggerConfig, pending: bool) -> TriggerWait
     if pending or not last.jobs:
         return TriggerWait("pending", last.trigger_id)
     until = last.timestamp + timedelta(hours=config.cooldown_hours)
-    return TriggerWait("cooldown", last.trigger_id, until) if utc_now() < until else None
+    return TriggerWait("cooldown", last.trigger_id, until, last.timestamp) if utc_now() < until else None
 
 
 def _is_critical(new: NewRecords, config: TriggerConfig) -> bool:

@@ -12,6 +12,7 @@ training gives no rule. The audit log has the reading.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,7 +23,7 @@ from medloop.codebook.retrieve import RetrieveConfig, Retriever
 from medloop.codebook.similar import Embed
 from medloop.contracts import CodebookEntry, CodebookRule, Correction, EntryText, Feedback, RulesFound, utc_now
 from medloop.contracts.experiment import DEFAULT_SITE
-from medloop.contracts.rule import EVERY_SITE, EntryKind
+from medloop.contracts.rule import EVERY_SITE, MOST_RULE, MOST_SENTENCE, MOST_TEXT, EntryKind
 from medloop.data.text.risk import strata_of
 from medloop.errors import InputError
 from medloop.knobs import problem_text
@@ -240,6 +241,10 @@ def add_draft(
 
 def draft_edit(store: Store, entry: CodebookEntry, changes: Mapping[str, Any], *, actor: str, author: str) -> CodebookEntry:
     """A person's change as a new revision; texts pass the scrubber."""
+    check_words(
+        entry.kind, changes.get("text", entry.text), changes.get("triggers", entry.content.triggers), entry.content.question,
+        changes.get("first_sentence", ""), changes.get("expires"),
+    )  # fmt: skip
     content = entry.content.model_dump() | {
         name: clean_text(value) if isinstance(value, str) else tuple(map(clean_text, value))
         for name, value in changes.items()
@@ -279,6 +284,7 @@ def written_entry(
     site: str = EVERY_SITE,
 ) -> CodebookEntry:
     """A rule that a person writes without a correction."""
+    check_words("rule", text, triggers, "", first_sentence, expires)
     content = checked_text(
         {
             "text": clean_text(text), "triggers": tuple(map(clean_text, triggers)), "first_sentence": clean_text(first_sentence),
@@ -330,6 +336,23 @@ def _takes_out(rule: CodebookEntry, other: CodebookEntry) -> bool:
     """Whether a rule forbids what the vetted sentence of another one does."""
     sentence = other.content.first_sentence
     return bool(sentence and forbidden_act(sentence, sentence, rule.content.forbids))
+
+
+def check_words(
+    kind: EntryKind, text: str, triggers: Sequence[str], question: str, first_sentence: str, expires: datetime | None
+) -> None:
+    """What a person wrote is there, fits, and can have an effect; before anybody scans it for names."""
+    what, most = ("rule", MOST_RULE) if kind == "rule" else ("text", MOST_TEXT)
+    if not text.strip():
+        raise InputError(f"Write the {what}")
+    if len(text) > most:
+        raise InputError(f"The {what} has more than {most} characters", "Write it shorter")
+    if len(first_sentence) > MOST_SENTENCE:
+        raise InputError(f"The first sentence has more than {MOST_SENTENCE} characters", "Write it shorter")
+    if kind == "rule" and not triggers and not question:
+        raise InputError("Without a trigger this rule fits no question", "Write a trigger, or * for every question")
+    if expires is not None and expires <= utc_now():
+        raise InputError(f"The last day, {expires:%Y-%m-%d}, is over", "Choose a day in the future, or none")
 
 
 def clean_text(text: str) -> str:

@@ -28,7 +28,7 @@ from medloop.contracts import (
     canonical_json,
     sha256_id,
 )
-from medloop.contracts.criterion import CriterionMaker
+from medloop.contracts.criterion import MOST_CRITERION, CriterionMaker
 from medloop.contracts.feedback import Purpose
 from medloop.contracts.gate_config import GateConfig
 from medloop.data.text.risk import strata_of
@@ -184,6 +184,10 @@ def edit_criterion(store: Store, criterion_id: str, changes: Mapping[str, Any], 
     before = criteria.get_criterion(store, criterion_id)
     words: dict[str, Any] = {"criterion": before.text, "detector": before.content.detector, "question": before.content.question}
     if "criterion" in changes:
+        if not str(changes["criterion"]).strip():
+            raise InputError("Write the criterion")
+        if len(str(changes["criterion"])) > MOST_CRITERION:
+            raise InputError(f"The criterion has more than {MOST_CRITERION} characters", "Write it shorter")
         words["criterion"] = clean_text(str(changes["criterion"]))
     if "detector" in changes:
         words["detector"] = checked_detector(str(changes["detector"] or "")) or None

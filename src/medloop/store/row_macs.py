@@ -65,7 +65,7 @@ ANNOUNCED: dict[str, tuple[str, ...]] = {
     "artifact_flags": ("artifact_flags.add",),
     "guidelines": ("guidelines.change",),
     "workspace_settings": ("settings.change",),
-    "gate_policies": ("gate.policy",),
+    "gate_policies": ("gate.policy", "gate.withdraw_policy"),
     "gate_results": ("gate.decide",),
     "gate_sign_offs": ("gate.sign",),
     "gate_waivers": ("gate.waive",),

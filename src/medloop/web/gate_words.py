@@ -1,15 +1,19 @@
 """What the gate says of a model, in the language of the reader. Verdicts keep keys and values (contracts/gate_reasons.yaml)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from medloop.contracts.gate import GateCheck
 from medloop.contracts.gate_reasons import ReasonPart, said
 from medloop.store.records.gates import reason_parts
-from medloop.web.measures import split_name
+from medloop.web.measures import check_name, metric_name, slice_part, split_name, stratum_name
 from medloop.web.words import Translator, table
+
+NAMES = (split_name, stratum_name, metric_name)
+NAMED = ("names", "suites", "split", "name")  # slots of gate_reasons.yaml that have names of sets, groups or rules
 
 
 class GateWords(NamedTuple):
@@ -21,9 +25,28 @@ def in_words(parts: Sequence[ReasonPart], t: Translator) -> GateWords:
     """A verdict from before reasons had keys is in English, and says so. Alarms of the panel stand in slots as sentences."""
     alarms = [key for key in table() if key.startswith("run_alarm_")]
     language = "en" if any(part.key == "text" for part in parts) else t.language
+    english = Translator("en")
+    slice_ = partial(_each, t=t, kinds=(slice_part, stratum_name))
+    named = [_named(part, t if language == t.language else english) for part in parts]
     if language == "en":
-        return GateWords(said(parts), language)
-    return GateWords(said(parts, language, lambda value: t.sentence(value, alarms) or value), language)
+        return GateWords(said(named), language)
+    return GateWords(said(named, language, lambda value: t.sentence(value, alarms, slice_) or value), language)
+
+
+def _named(part: ReasonPart, t: Translator) -> ReasonPart:
+    """The checks in words; for Chinese readers also question sets, groups, languages and rules."""
+    if part.key == "refused_checks":
+        return part.model_copy(update={"values": part.values | {"checks": _each(part.values["checks"], t, (check_name,))}})
+    if t.language == "en" or part.key == "text":
+        return part
+    slots = {slot: _each(value, t, NAMES) for slot, value in part.values.items() if slot in NAMED}
+    return part.model_copy(update={"values": part.values | slots})
+
+
+def _each(names: str, t: Translator, kinds: Sequence[Callable[[str, Translator], str]]) -> str:
+    """Names with commas between them, each by the first kind that knows it; what none knows stays."""
+    found = (next((known for kind in kinds if (known := kind(name, t)) != name), name) for name in names.split(", "))
+    return t("list_comma").join(found)
 
 
 def check_words(check: GateCheck, t: Translator) -> GateWords:

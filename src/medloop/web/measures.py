@@ -6,6 +6,7 @@ A name that somebody made up, such as an own suite, stays as it is.
 """
 
 from medloop.contracts.validity import judge_name
+from medloop.evaluate.hacking.slices import ALL
 from medloop.web.words import Translator
 
 JOINT = " · "
@@ -24,6 +25,11 @@ def stratum_name(name: str, t: Translator) -> str:
     if kind == "language":
         return t.or_plain(f"measure_language_{value}", name)
     return t.or_plain(f"trust_stratum_{name}", name)
+
+
+def slice_part(name: str, t: Translator) -> str:
+    """A part of the name of a slice of the panel: all questions, or a language."""
+    return t("measure_all_questions") if name == ALL else t.or_plain(f"in_language_{name}", name)
 
 
 def check_name(name: str, t: Translator) -> str:

@@ -147,3 +147,13 @@ def test_a_word_for_a_weaker_policy_ends_and_a_setting_of_the_past_stops_no_gate
     assert not adopt(store, loose, by=people["dr.li"]).waits
     gate_policies.add_word(store, {"gone_since": 1, "margin": 0.01}, by=people["dr.li"])
     assert policy_of(store).config == GateConfig(margin=0.01)
+
+
+def test_the_command_takes_back_what_one_asked_for(store, people, command_line, monkeypatch) -> None:
+    monkeypatch.setattr("medloop.cli.gate_policy.logged_in", lambda store, name: users.get_user(store, name))
+    adopt(store, GateConfig(sign_offs=0), by=people["dr.li"])
+    home = ("--home", store.settings.home, "gate", "policy", "withdraw", "--user")
+    refused = command_line(*home, "dr.wu")
+    assert refused.code == 3 and "No settings that you asked for wait" in refused.err
+    assert "Taken back: sign_offs = 0" in command_line(*home, "dr.li").out
+    assert command_line(*home, "dr.li").code == 3 and gate_policies.waiting_words(store) == []

@@ -310,9 +310,10 @@ def save_trial(store: Store, trial: CodebookTrial) -> CodebookTrial:
 def checked_reason(text: str, *, required: bool = False) -> str:
     """A reason is kept for good and leaves with exports: it must not name a person."""
     text = " ".join(text.split())
-    if len(text) > MOST_REASON or (required and not text):
-        least = 1 if required else 0
-        raise InputError(f"The reason has to be {least} to {MOST_REASON} characters long", "Do not name patients")
+    if required and not text:
+        raise InputError("The reason is missing", "Write it, without names of patients")
+    if len(text) > MOST_REASON:
+        raise InputError(f"The reason has more than {MOST_REASON} characters", "Write it shorter")
     return kept_text(text)
 
 

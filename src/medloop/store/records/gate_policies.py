@@ -3,6 +3,7 @@
     add_word(store, settings={…}, by="usr_1")       # a clinician stands for these settings
     policy_of(store)                                # PolicyInForce: the settings, and since when by whom
     waiting_words(store)                            # words for a weaker policy that wait for a second person
+    withdraw_word(store, policy, by="usr_1")        # the same person takes one of these back
     signers_asked(store, result)                    # how many must sign a verdict, by the policy of now
 
 Without a word of anybody the defaults of medloop are the policy.
@@ -27,6 +28,10 @@ from medloop.store.tables import gate_policies
 
 WORD_LASTS = timedelta(days=30)
 """For so long a word for a weaker policy waits for the second one."""
+
+
+WITHDRAWN = "withdrawn"
+"""Instead of settings, in a row that takes back the same person's word for the same policy."""
 
 
 class PolicyWord(NamedTuple):
@@ -65,6 +70,16 @@ def add_word(store: Store, settings: dict[str, Any], *, by: str) -> PolicyWord:
     return PolicyWord(policy, settings, by, now)
 
 
+def withdraw_word(store: Store, policy: str, *, by: str) -> None:
+    """Take back one's own word that waits; the caller has looked whether it does. A row of its own: words are never removed."""
+    word_id = f"pol_{uuid7()}"
+    with store.write() as conn:
+        check_person(conn, by, SIGNERS, "decide what the gate demands")
+        values = {"word_id": word_id, "policy": policy, "settings": {WITHDRAWN: True}, "person": by, "timestamp": utc_now()}
+        conn.execute(insert(gate_policies).values(**values))
+        audit.append(conn, AuditEvent(actor=by, action="gate.withdraw_policy", subject=word_id, detail={"policy": policy}))
+
+
 def words(store: Store) -> list[PolicyWord]:
     """Every word that was given, oldest first."""
     rows = genuine_rows(store, gate_policies, select(gate_policies).order_by(gate_policies.c.id))
@@ -90,6 +105,9 @@ def config_of(settings: dict[str, Any]) -> GateConfig:
 def _read_words(store: Store) -> tuple[PolicyInForce, list[PolicyWord]]:
     now, waiting = PolicyInForce(GateConfig()), list[PolicyWord]()
     for word in words(store):
+        if WITHDRAWN in word.settings:
+            waiting = [row for row in waiting if (row.policy, row.person) != (word.policy, word.person)]
+            continue
         config = config_of(word.settings)
         waiting = [row for row in waiting if word.timestamp - row.timestamp <= WORD_LASTS] + [word]
         people = tuple(dict.fromkeys(row.person for row in waiting if row.policy == word.policy))

@@ -12,14 +12,12 @@ the change, so it holds for every door.
 """
 
 import shlex
-from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, insert, select, update
 
 from medloop.contracts import AuditEvent, utc_now, uuid7
-from medloop.contracts.base import iso_utc
 from medloop.contracts.gate import GateCheck, GateResult, SignOff, Waiver
 from medloop.contracts.gate_reasons import ReasonPart, reason, said
 from medloop.errors import InputError
@@ -36,14 +34,14 @@ from medloop.store.records.gate_people import GatePersonError as GatePersonError
 from medloop.store.records.gate_people import check_person
 from medloop.store.records.gate_policies import signers_asked
 from medloop.store.records.incident_rows import count_incidents
+from medloop.store.records.waiver_row import NEVER_WAIVED as NEVER_WAIVED
+from medloop.store.records.waiver_row import WORSE, WaiverRow
 from medloop.store.tables import audit_log, gate_results, gate_sign_offs, gate_waivers
 
 MAX_TEXT = 4000  # characters of a comment or a reason
 TAINTED = "tainted"
-# Close the incident with two people; train again on what is left; a critical failure is what the gate is for.
-NEVER_WAIVED = ("incidents", "erasure", "critical_failures")
 LONGEST_WAIVER = timedelta(days=90)
-WORSE = {"pass": 0, "not_enough_evidence": 1, "fail": 2}
+EVER = datetime.min.replace(tzinfo=UTC)
 RUN_GATE = "Run: medloop gate --model BASE+ADAPTER"
 
 
@@ -52,37 +50,7 @@ class NoSuchGateError(InputError):
 
 
 class GateDecidedError(InputError):
-    """Somebody has approved this waiver already, or it has expired."""
-
-
-@dataclass(frozen=True)
-class WaiverRow:
-    """A waiver as lists show it; without an approver it waits and lifts nothing."""
-
-    waiver_id: str
-    artifact: str
-    check: str
-    outcome: str
-    reason: str
-    author: str
-    approver: str | None
-    approved: datetime | None
-    expires: datetime
-    timestamp: datetime
-
-    def is_active(self, now: datetime) -> bool:
-        return self.approver is not None and now < self.expires
-
-    def lifts(self, check: GateCheck, now: datetime) -> bool:
-        """What was waived for want of evidence is not waived once it has failed."""
-        same = check.name == self.check and check.name not in NEVER_WAIVED
-        return same and self.is_active(now) and WORSE[check.outcome] <= WORSE[self.outcome]
-
-    def as_json(self) -> dict[str, str | None]:
-        approved = None if self.approved is None else iso_utc(self.approved)
-        return {
-            **asdict(self), "approved": approved, "expires": iso_utc(self.expires), "timestamp": iso_utc(self.timestamp),
-        }  # fmt: skip
+    """Somebody has approved this waiver already, it has expired, or this verdict cannot be signed now."""
 
 
 def save_gate(store: Store, result: GateResult, *, actor: str) -> str:
@@ -159,9 +127,14 @@ def knows_report(store: Store, report: str) -> bool:
 
 
 def sign(store: Store, gate: str, *, by: str, approved: bool, comment: str = "") -> SignOff:
-    """A person who read the result stands for it or refuses it. Of two by one person the later counts; both stay."""
+    """A person who read the result stands for it or refuses it. Of two by one person the later counts; both stay.
+
+    Nobody stands for a verdict with a check that neither passed nor is waived: it allows no promotion, whoever signs.
+    """
     comment = _checked_text(comment, "comment", required=not approved)
     result = get_gate(store, gate)
+    if approved:
+        _check_signable(store, result, by)
     sign_off = SignOff(artifact=result.artifact, gate=result.content_id(), person=by, approved=approved, comment=comment)
     sign_off_id = f"sign_{uuid7()}"
     detail: dict[str, str | int | float | bool] = {"gate": sign_off.gate, "artifact": result.artifact, "approved": approved}
@@ -170,6 +143,18 @@ def sign(store: Store, gate: str, *, by: str, approved: bool, comment: str = "")
         conn.execute(insert(gate_sign_offs).values(sign_off_id=sign_off_id, **sign_off.model_dump()))
         audit.append(conn, AuditEvent(actor=by, action="gate.sign", subject=sign_off_id, detail=detail))
     return sign_off
+
+
+def _check_signable(store: Store, result: GateResult, person: str) -> None:
+    if unlifted := [check.name for check in with_waivers(store, result).checks if check.outcome != "pass" and not check.waiver]:
+        raise GateDecidedError(
+            f"This verdict cannot be signed: checks did not pass ({len(unlifted)}): {', '.join(unlifted)}",
+            "Refuse to sign, ask to waive what may be waived, or examine the model again",
+        )
+    mine = [row for row in _sign_offs(store, gate_sign_offs.c.artifact == result.artifact) if row.person == person]
+    waived = [row.approved for row in waiver_rows(store, result.artifact) if row.approved is not None]
+    if mine and mine[-1].approved and mine[-1].gate == result.content_id() and mine[-1].timestamp > max(waived, default=EVER):
+        raise GateDecidedError("You have signed this verdict already", "A second person has to sign where one more is needed")
 
 
 def sign_offs_of(store: Store, gate: str) -> list[SignOff]:
@@ -299,23 +284,36 @@ def refusal_parts(store: Store, artifact: str, *, against_champion: bool = True)
     known_as = {artifact} if result is None else {artifact, result.weights}
     if reasons := [why for sha256 in sorted(known_as) for flag, why in lineage.flags_of(store, sha256) if flag == TAINTED]:
         return [reason("refused_tainted", reason=reasons[0])]
-    if open_incidents := count_incidents(store).open:
-        return [reason("refused_incidents", n=open_incidents)]
+    open_incidents = count_incidents(store).open
+    incidents = [reason("refused_incidents", n=open_incidents)] if open_incidents else []
     if result is None:
-        return [reason("refused_unexamined", artifact=artifact[:19])]
+        return incidents or [reason("refused_unexamined", artifact=artifact[:19])]
     waivers, now = waiver_rows(store, artifact), utc_now()
-    lifting = []
+    lifting, unlifted = list[WaiverRow](), list[GateCheck]()
     for check in (check for check in result.checks if check.outcome != "pass"):
         waiver = next((row for row in waivers if row.lifts(check, now)), None)
         if waiver is None:
-            over = [row.expires for row in waivers if row.check == check.name and row.approver and row.expires <= now]
-            expired = [reason("refused_waiver_over", day=f"{max(over):%Y-%m-%d}")] if over else []
-            outcome = "fail" if check.outcome == "fail" else "evidence"
-            return [reason(f"refused_check_{outcome}", check=check.name), *reason_parts(check), *expired]
-        lifting.append(waiver)
+            unlifted.append(check)
+        else:
+            lifting.append(waiver)
+    if unlifted:
+        return [*_check_refusal(unlifted, waivers, now), *incidents]
+    if incidents:
+        return incidents
     if against_champion and (stale := stale_baseline(store, result)):
         return stale
     return _sign_off_refusal(store, result, lifting)
+
+
+def _check_refusal(unlifted: list[GateCheck], waivers: list[WaiverRow], now: datetime) -> list[ReasonPart]:
+    """Every check that forbids the promotion by name, what failed first; and why the first one does."""
+    unlifted = sorted(unlifted, key=lambda check: -WORSE[check.outcome])
+    first, outcome = unlifted[0], "fail" if unlifted[0].outcome == "fail" else "evidence"
+    over = [row.expires for row in waivers if row.check == first.name and row.approver and row.expires <= now]
+    expired = [reason("refused_waiver_over", day=f"{max(over):%Y-%m-%d}")] if over else []
+    names = ", ".join(check.name for check in unlifted)
+    every = [reason("refused_checks", n=len(unlifted), checks=names)] if len(unlifted) > 1 else []
+    return [*every, reason(f"refused_check_{outcome}", check=first.name), *reason_parts(first), *expired]
 
 
 def stale_baseline(store: Store, result: GateResult) -> list[ReasonPart] | None:
@@ -371,6 +369,8 @@ def _sign_off_refusal(store: Store, result: GateResult, lifting: list[WaiverRow]
 
 def _checked_text(text: str, name: str, *, required: bool) -> str:
     text = text.strip()
-    if len(text) > MAX_TEXT or (required and not text):
-        raise InputError(f"The {name} has to be {1 if required else 0} to {MAX_TEXT} characters long", "Do not name patients")
+    if required and not text:
+        raise InputError(f"The {name} is missing", "Write it, without names of patients")
+    if len(text) > MAX_TEXT:
+        raise InputError(f"The {name} has more than {MAX_TEXT} characters", "Write it shorter")
     return kept_text(text)  # a release carries it out of the house

@@ -114,7 +114,8 @@ def _show(
     context: dict[str, Any] = {
         "challenger": None if challenger and live and challenger.served_name == live.served_name else challenger,
         "instead": lambda row: _instead(row, blocks, t), "kind": lambda row: _kind(row, known),
-        "status": status, "rows": events(store, limit=MOST_EVENTS, kinds=SHOWN), "who": People(store, t),
+        "status": status, "rows": [row for row in events(store, limit=MOST_EVENTS, kinds=SHOWN) if not _is_repeated(row, known)],
+        "who": People(store, t),
         "stoppable": sorted({route.version for route in status.sites.values() if live is None or route.version != live.version}),
         "earlier": [stored.record.version for stored in ways_back(store, live)] if live else [],
         "may_deploy": caller.role in DEPLOYERS, "may_stop": caller.role in STOPPERS, "max_reason": LONGEST_REASON,
@@ -136,6 +137,13 @@ def _kind(row: DeployEvent, known: Sequence[tuple[Champion, Route]]) -> str:
     before = [(route.timestamp, arm) for arm, route in known if route.served_name == row.served_name]
     _, arm = max((entry for entry in before if entry[0] <= row.timestamp), default=(None, "champion"))
     return "switch_challenger" if row.kind == "switch" and arm == "challenger" else row.kind
+
+
+def _is_repeated(row: DeployEvent, known: Sequence[tuple[Champion, Route]]) -> bool:
+    """Whether the challenger was taken along to the version that had just become the champion: that is one step."""
+    before = [route for arm, route in known if arm == "champion" and route.timestamp <= row.timestamp]
+    live = max(before, key=lambda route: route.timestamp, default=None)
+    return _kind(row, known) == "switch_challenger" and live is not None and live.served_name == row.served_name
 
 
 def _instead(row: DeployEvent | Route, blocks: Sequence[DeployEvent], t: Translator) -> str:

@@ -18,11 +18,11 @@ from medloop.errors import InputError, MedloopError
 from medloop.jobs import queue
 from medloop.jobs.submit import submit_gate
 from medloop.knobs import load_config
-from medloop.loop.gate_policy import adopt, adopt_proposal, policy_of, proposals
+from medloop.loop.gate_policy import adopt, adopt_proposal, policy_of, proposals, withdraw
 from medloop.models.find import adapter_names
 from medloop.store.db import Store
 from medloop.store.records import gates
-from medloop.web.gate_words import check_words, in_words, setting_words
+from medloop.web.gate_words import GateWords, check_words, in_words, setting_words
 from medloop.web.people import People
 from medloop.web.render import FormFields, redirect, show, translator_of
 from medloop.web.told import told
@@ -33,7 +33,7 @@ STEPS = ("sign", "refuse", "waive", "approve")
 ORDER = ("fail", "not_enough_evidence", "pass")
 SHOWN = 100  # verdicts on the list
 SHOWN_RUNS = 5
-ADOPTED = {"holds": "gate_policy_holds", "waits": "gate_policy_waits"}
+ADOPTED = {"holds": "gate_policy_holds", "waits": "gate_policy_waits", "withdrawn": "gate_policy_withdrawn"}
 
 
 @router.get("/gate")
@@ -51,6 +51,9 @@ def adopt_policy(request: Request, caller: GateSigner, form: FormFields) -> Resp
     check_rate(request, caller)
     store, name = store_of(request), form.get("setting", "")
     try:
+        if form.get("withdraw"):
+            withdraw(store, form["withdraw"], by=caller.user_id)
+            return redirect("/web/gate?policy=withdrawn")
         if waiting := form.get("waiting", ""):
             adopted = adopt_proposal(store, waiting, by=caller.user_id)
         elif name not in GateConfig.model_fields:
@@ -59,8 +62,8 @@ def adopt_policy(request: Request, caller: GateSigner, form: FormFields) -> Resp
             now = policy_of(store).config.model_dump(mode="json")
             config = load_config(GateConfig, pairs=[f"{name}={form.get('value', '').strip()}"], flags={}, defaults=now)
             adopted = adopt(store, config, by=caller.user_id)
-    except MedloopError:
-        return _show_list(request, caller, 422, problem=translator_of(request)("gate_policy_refused"), typed=form)
+    except MedloopError as error:
+        return _show_list(request, caller, 422, problem=told(str(error), translator_of(request)), typed=form, about="policy")
     return redirect(f"/web/gate?policy={'waits' if adopted.waits else 'holds'}")
 
 
@@ -76,13 +79,15 @@ def start_run(request: Request, caller: GateRunner, form: FormFields) -> Respons
     except QueueFullError:
         raise
     except MedloopError:
-        return _show_list(request, caller, 422, problem=translator_of(request)("gate_run_refused"), typed=form)
+        refused = GateWords(translator_of(request)("gate_run_refused"), translator_of(request).language)
+        return _show_list(request, caller, 422, problem=refused, typed=form)
     return redirect(f"/web/gate?run={job_id}")
 
 
 def _show_list(
-    request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", typed: dict[str, str] | None = None
-) -> Response:
+    request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: GateWords | None = None,
+    typed: dict[str, str] | None = None, about: str = "",
+) -> Response:  # fmt: skip
     store, who = store_of(request), People(store_of(request), translator_of(request))
     policy, results = policy_of(store), gates.list_gates(store, limit=SHOWN)
     rows = [
@@ -94,7 +99,7 @@ def _show_list(
     models = sorted(f"{store.settings.model}+{name}" for name in adapter_names(store.settings))
     return show(
         request, caller, "gates.html", code, rows=rows, runs=runs, told=told, models=models, may_run=caller.role in RUNNERS,
-        note=note, problem=problem, typed=typed or {}, policy=policy, proposals=proposals(store), who=who,
+        note=note, problem=problem, typed=typed or {}, about=about, policy=policy, proposals=proposals(store), who=who,
         setting_of=setting_words, adopters=[who(person) for person in policy.adopted_by],
         settings=GateConfig().model_dump(mode="json"), may_sign=caller.role in gates.SIGNERS, viewer_id=caller.user_id,
     )  # fmt: skip
@@ -114,9 +119,12 @@ def take_step(request: Request, caller: GateReader, gate: str, step: str, form: 
         _take(store_of(request), caller, gate, step, form)
     except gates.NoSuchGateError:
         raise
+    except gates.GatePersonError:
+        not_you = GateWords(translator_of(request)("gate_not_you"), translator_of(request).language)
+        return _show(request, caller, gate, 403, problem=not_you, typed=form, about=step)
     except InputError as error:
-        code, key = _refusal(error)
-        return _show(request, caller, gate, code, problem=translator_of(request)(key), typed=form, about=step)
+        code = 409 if isinstance(error, gates.GateDecidedError) else 422
+        return _show(request, caller, gate, code, problem=told(str(error), translator_of(request)), typed=form, about=step)
     return redirect(f"/web/gate/{gate}?done={step}")
 
 
@@ -135,17 +143,11 @@ def _end_of(day: str) -> datetime:
     try:
         return datetime.combine(date.fromisoformat(day), time(23, 59, 59), UTC)
     except ValueError:
-        raise InputError("The last day of the waiver is not a date", "Use YYYY-MM-DD") from None
-
-
-def _refusal(error: InputError) -> tuple[int, str]:
-    if isinstance(error, gates.GatePersonError):
-        return 403, "gate_not_you"
-    return (409, "gate_decided") if isinstance(error, gates.GateDecidedError) else (422, "gate_incomplete")
+        raise InputError("The last day is not a date", "Use YYYY-MM-DD") from None
 
 
 def _show(
-    request: Request, caller: Caller, gate: str, code: int = 200, *, note: str = "", problem: str = "",
+    request: Request, caller: Caller, gate: str, code: int = 200, *, note: str = "", problem: GateWords | None = None,
     typed: dict[str, str] | None = None, about: str = "",
 ) -> Response:  # fmt: skip
     store = store_of(request)
@@ -165,11 +167,8 @@ def _show(
         "may_approve": caller.role in gates.WAIVER_APPROVERS, "viewer_id": caller.user_id, "max_text": gates.MAX_TEXT,
         "note": note, "problem": problem, "typed": typed or {}, "about": about,
     }  # fmt: skip
-    lifted = {check.name for check in result.checks if check.waiver}
-    context["open_checks"] = [
-        check.name for check in result.checks
-        if check.outcome != "pass" and check.name not in gates.NEVER_WAIVED and check.name not in lifted
-    ]  # fmt: skip
+    unlifted = [check.name for check in result.checks if check.outcome != "pass" and not check.waiver]
+    context |= {"open_checks": [name for name in unlifted if name not in gates.NEVER_WAIVED], "is_signable": not unlifted}
     return show(request, caller, "gate.html", code, **context)
 
 

@@ -23,10 +23,11 @@ def lineage_page(
     request: Request,
     caller: LineageReader,
     of: Annotated[str, Query(max_length=300)] = "",
+    id: Annotated[str, Query(max_length=300)] = "",
     after: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
-    """Without a subject the newest models and releases, to choose from."""
-    t, store, subject = translator_of(request), store_of(request), of.strip()
+    """Without a subject the newest models and releases, to choose from. `id` is the same as `of`: pages link with it."""
+    t, store, subject = translator_of(request), store_of(request), (of or id).strip()
     sender = caller.user_id if caller.role in OWN_ONLY else None
     context: dict[str, Any] = {
         "subject": subject, "after": after, "graph": None, "records": None, "unknown": False, "detail": detail,

@@ -16,6 +16,7 @@ from medloop.loop.deploy import end_site_champion, route_at
 from medloop.privacy.phi.reason import LONGEST_REASON, checked_reason
 from medloop.store.records import registry, sites, users
 from medloop.store.records.routes import site_champions
+from medloop.web.lists import address
 from medloop.web.pages.dashboard import measured_numbers
 from medloop.web.render import FormFields, redirect, show, translator_of
 from medloop.web.told import told
@@ -28,18 +29,28 @@ NOTES = ("assign", "waits", "champion", "end")
 
 
 @router.get("/sites")
-def sites_page(request: Request, caller: DeployReader, done: Annotated[str, Query(max_length=20)] = "") -> Response:
-    return _show(request, caller, note=translator_of(request)(f"sites_done_{done}") if done in NOTES else "")
+def sites_page(
+    request: Request, caller: DeployReader, done: Annotated[str, Query(max_length=20)] = "",
+    name: Annotated[str, Query(max_length=64)] = "", at: Annotated[str, Query(max_length=64)] = "",
+) -> Response:  # fmt: skip
+    people = users.list_users(store_of(request)) if name else []
+    is_shown = done in NOTES and (not name or any((user.name, user.site) == (name, at) for user in people))
+    note = translator_of(request)(f"sites_done_{done}", name=name, site=at) if is_shown else ""
+    return _show(request, caller, note=note)
 
 
 @router.post("/sites/assign")
 def assign(request: Request, caller: SiteAdmin, form: FormFields) -> Response:
     check_rate(request, caller)
+    name, site = form.get("name", ""), form.get("site", "").strip()
+    known = [row.site for row in sites.list_sites(store_of(request))]
     try:
-        moved = move_user(request, form.get("name", ""), form.get("site", "").strip(), caller)
+        if sites.checked_site(site) not in known and form.get("new") != "yes":
+            return _show(request, caller, 422, problem=translator_of(request)("sites_is_new", site=site), typed=form)
+        moved = move_user(request, name, site, caller)
     except PROBLEMS as error:
         return _refused(request, caller, error)
-    return redirect(f"/web/sites?done={'waits' if moved['waits'] else 'assign'}")
+    return redirect(address("/web/sites", done="waits" if moved["waits"] else "assign", name=name, at=site))
 
 
 @router.post("/sites/end")
@@ -77,7 +88,8 @@ def _refused(request: Request, caller: Caller, error: Exception) -> Response:
 
 
 def _show(
-    request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", detail: str = ""
+    request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", detail: str = "",
+    typed: dict[str, str] | None = None,
 ) -> Response:  # fmt: skip
     store, t = store_of(request), translator_of(request)
     known, own = sites.list_sites(store), site_champions(store)
@@ -90,6 +102,6 @@ def _show(
         "movable": [user for user in people if user.user_id != caller.user_id and user.role in sites.ASKERS],
         "versions": [row.record.version for row in registry.versions(store, store.settings.registry.model)],
         "may_assign": caller.role == "admin", "may_deploy": caller.role in DEPLOYERS, "may_stop": caller.role in STOPPERS,
-        "max_reason": LONGEST_REASON, "note": note, "problem": problem, "detail": told(detail, t),
+        "typed": typed or {}, "max_reason": LONGEST_REASON, "note": note, "problem": problem, "detail": told(detail, t),
     }  # fmt: skip
     return show(request, caller, "sites.html", code, **context)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from medloop import plots
 from medloop.api.deps import settings_of
-from medloop.api.policy import Caller, allow
+from medloop.api.policy import Caller, NotFoundError, allow
 from medloop.contracts.validity import (
     ALL,
     MIX,
@@ -27,7 +27,7 @@ from medloop.contracts.validity import (
 from medloop.feedback.insight import alerts
 from medloop.loop.judge_drift import read_record
 from medloop.loop.trust import cards
-from medloop.reward.trust import rows_of
+from medloop.reward.trust import bundled_cases, rows_of
 from medloop.settings import Settings
 from medloop.web.render import Figure, show, translator_of
 from medloop.web.words import Translator
@@ -61,6 +61,8 @@ def trust_page(
     t, settings = translator_of(request), settings_of(request)
     every = cards(settings)
     card = next((card for card in every if not version or card.reward_version == version), None)
+    if version and card is None:
+        raise NotFoundError("There is no card of this version")
     context: dict[str, Any] = {"card": card, "cards": every, "judge": judge, "figures": [], "wrong": []}
     if card is not None:
         context |= {"lines": _lines(card, t), "alerts": _alerts(card, settings, t), "drift": _drift(card, settings, t)}
@@ -68,7 +70,9 @@ def trust_page(
         context["left_out"] = left_out_lines(card.left_out, t.language)
         context["answer"], context["is_refused"] = _answer(card, t)
         context["read"], context["read_before"] = _read(card, t)
-        context["wrong"] = [(row, _source(row.source, t)) for row in card.wrong if row.judge == judge]
+        texts = {(case.id, case.source): case for case in bundled_cases()} if judge and card.wrong else {}
+        wrong = [row for row in card.wrong if row.judge == judge]
+        context["wrong"] = [(row, _source(row.source, t), texts.get((row.case, row.source))) for row in wrong]
         draw = partial(_by_slice, card, judge, t=t) if judge else partial(_overall, card, t=t)
         context["figures"] = [figure for quantity in QUANTITIES if (figure := draw(quantity)) is not None]
     return show(request, caller, "trust.html", **context)

@@ -23,6 +23,7 @@ ShortText = Annotated[str, Query(max_length=64)]
 STATES = ("active", "waits", "disabled")
 SORTS = ("name", "role", "created")
 CHANGES = ("disable", "enable", "role", "approve", "password")
+DONE = (*CHANGES[:-1], "role_waits", "enable_waits")
 PAGE_SIZE = 25
 
 
@@ -33,7 +34,9 @@ def users_page(
 ) -> Response:  # fmt: skip
     fields = {"q": q, "role": chosen(role, ROLES), "state": chosen(state, STATES), "sort": chosen(sort, SORTS, "name")}
     names = users.names(store_of(request))
-    note = translator_of(request)(f"users_done_{done}", name=names[user]) if done in CHANGES[:-1] and user in names else ""
+    if done in ("role", "enable") and any(row.user_id == user and row.waits for row in users.list_users(store_of(request))):
+        done = f"{done}_waits"
+    note = translator_of(request)(f"users_done_{done}", name=names[user]) if done in DONE and user in names else ""
     return _show(request, caller, fields=fields, page=page, note=note)
 
 
@@ -62,6 +65,8 @@ def change_user(request: Request, caller: Admin, user_id: str, change: str, form
     role = form.get("role", "")
     if change == "role" and role not in ROLES:
         return _show(request, caller, 422, problem=t("users_bad_role"))
+    if change == "role" and role == user.role:
+        return _show(request, caller, note=t("users_same_role", name=user.name, role=t(f"role_{role}")))
     if change == "approve":
         if problem := _approve(request, caller, user, role):
             return _show(request, caller, 403, problem=problem)

@@ -22,7 +22,9 @@ async function ask() {
   }
 }
 
-form?.addEventListener("input", () => {
+form?.addEventListener("input", ({ target }) => {
+  const place = /^f(\d\d)$/.exec(target.name)?.[1];
+  if (place) form.elements[`v${place}`].setAttribute("list", `words-${target.value}`);
   clearTimeout(timer);
   timer = setTimeout(ask, WAIT_MS);
 });

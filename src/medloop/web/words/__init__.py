@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 SLOT = re.compile(r"\{([a-z]+)\}")
+NUMBER = r"\S"
 MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # strftime would follow the machine's language
 
 
@@ -110,9 +111,10 @@ class Translator:
 
 @cache
 def _form(key: str) -> re.Pattern[str]:
-    """The English text of a key as a pattern, with a group for each slot."""
+    """The English text of a key as a pattern, with a group for each slot; that of a number, {n}, has no space."""
     parts = SLOT.split(table()[key][0])  # plain, slot, plain, …
-    return re.compile("".join(f"(?P<{part}>.+?)" if place % 2 else re.escape(part) for place, part in enumerate(parts)), re.S)
+    slots = {part: f"(?P<{part}>{NUMBER if part == 'n' else '.'}+?)" for part in parts[1::2]}
+    return re.compile("".join(slots[part] if place % 2 else re.escape(part) for place, part in enumerate(parts)), re.S)
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
