@@ -3,12 +3,13 @@
 import re
 
 from medloop.errors import InputError
+from medloop.privacy.phi.guards import lazy_pattern
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 
 LONGEST_REASON = 200  # characters
 # Words of every reason about a model, which the scrubber does not know: methods in small letters, a version beside its number.
-_METHOD = re.compile(r"(?<![A-Za-z])(?:sft|dpo|kto|ppo|grpo|rloo|rl)(?![A-Za-z])", re.IGNORECASE)
-_VERSION = re.compile(r"版本(?=\s?\d)|(?<=[A-Za-z\d])版本|(?<=[A-Za-z\d]\s)版本")
+_METHOD = lazy_pattern(r"(?<![A-Za-z])(?:sft|dpo|kto|ppo|grpo|rloo|rl)(?![A-Za-z])", re.IGNORECASE)
+_VERSION = lazy_pattern(r"版本(?=\s?\d)|(?<=[A-Za-z\d])版本|(?<=[A-Za-z\d]\s)版本")
 
 
 def checked_reason(reason: str) -> str:
