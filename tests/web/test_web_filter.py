@@ -31,7 +31,7 @@ def test_an_engineer_counts_by_a_tree_and_sees_the_way_to_the_dataset(store, bro
     for asked, sentence in (
         ("f11=stars&v11=five", "&#39;five&#39; is not a number; stars needs one."),
         ("f11=day&v11=yesterday", "&#39;yesterday&#39; is not a date; write it as 2026-11-18."),
-        ("f11=kind&v11=<script>", "&#39;&lt;script&gt;&#39; is no value of kind; it has rating, choice, correction."),
+        ("f11=kind&v11=<script>", "&#39;&lt;script&gt;&#39; is not a value of kind; choose rating, choice, correction."),
         ("f11=rater&t11=at_least&v11=li", "Only stars, reward, axes and day are ordered"),
     ):
         page = browse("engineer").get(f"/web/filter?{asked}").text

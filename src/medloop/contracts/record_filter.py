@@ -90,7 +90,7 @@ class FilterTree(Contract):
 
     def _check_word(self, field: str, value: str) -> None:
         if field in KNOWN_VALUES and value not in KNOWN_VALUES[field]:
-            raise ValueError(f"'{value}' is no value of {field}; it has {', '.join(KNOWN_VALUES[field])}")
+            raise ValueError(f"'{value}' is not a value of {field}; choose {', '.join(KNOWN_VALUES[field])}")
         if field == "day" and not _is_day(value):
             raise ValueError(f"'{value}' is not a date; write it as 2026-11-18")
 
