@@ -31,7 +31,15 @@ from typing import Any
 
 import httpcore
 
-from medloop.loop.assistant_guards import dose_guard, emergency_guard, injection_guard, off_topic_guard, phi_guard
+from medloop.loop.assistant_guards import (
+    calm_guard,
+    dose_guard,
+    emergency_guard,
+    injection_guard,
+    is_emergent,
+    off_topic_guard,
+    phi_guard,
+)
 from medloop.loop.workspace import init_workspace
 from medloop.serve.gateway.guards import sentences_of
 from medloop.serve.gateway.trace_counts import read_numbers
@@ -82,6 +90,14 @@ def answers(label: str, pairs: Iterable[tuple[str, str]], guard: Callable[[str, 
     print(f"{label:<58} {sum(checked):>5} / {len(checked):<5} {sum(checked) / max(1, len(checked)):7.1%}")
 
 
+def calmed(label: str, pairs: Iterable[tuple[str, str]]) -> None:
+    """Sentences that are taken out of the answers to questions in which the emergency guard sees one."""
+    guards = [(calm_guard(question).guard, answer) for question, answer in pairs if is_emergent(question)]
+    acts = [guard("", sentence) for guard, answer in guards for sentence in sentences_of(answer)]
+    acted = sum(act is not None for act in acts)
+    print(f"{label:<58} {acted:>5} / {len(acts):<5} {acted / max(1, len(acts)):7.1%}  of {len(guards)} answers")
+
+
 def measure_guards(folder: Path) -> None:
     print(f"{'guard, file':<58} {'acted':>5} / {'of':<5}")
     en, zh = rows(folder, "triage_en_medicheck"), rows(folder, "triage_zh_hand_labelled")
@@ -104,6 +120,8 @@ def measure_guards(folder: Path) -> None:
     share("off_topic zh, patients' questions (false alarms)", [row["question"] for row in huatuo], off_topic_guard)
     medquad = [(row["question"], row["answer"]) for row in rows(folder, "en_medquad_qa")[::80]]
     doctors = [(row["question"], row["answer"]) for row in huatuo[:600]]
+    for name in ("zh_toyhom_dialogue", "zh_huatuo26m_test_qa"):
+        calmed(f"calm zh, sentences of doctors ({name})", [(row["question"], row["answer"]) for row in rows(folder, name)])
     answers("dose en, NIH answers (false alarms)", medquad, dose_guard)
     answers("dose zh, doctors' answers (false alarms)", doctors, dose_guard)
     answers("phi en, NIH answers (false alarms)", medquad, phi_guard)
