@@ -71,6 +71,7 @@ def run(args: argparse.Namespace, settings: Settings, name: str, *, overlap: boo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="embedded:tiny")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--latency", type=float, default=0.05)
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=96)
@@ -80,7 +81,7 @@ def main() -> None:
     args = parser.parse_args()
     runs: dict[str, list[dict[str, Any]]] = {"without": [], "with": []}
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(home=Path(folder), model=args.model, device="cpu", offline=True)
+        settings = Settings(home=Path(folder), model=args.model, device=args.device, offline=True)
         write_questions(settings.home / "questions.jsonl", 64)
         for number in range(args.rounds):
             for way in runs:

@@ -1,4 +1,4 @@
-"""SFT on a GPU, three ways on the same examples: our forward pass, the library's through the same command, and TRL with packing.
+"""SFT on a GPU on the same examples: our forward pass, the library's through the same command, and TRL with packing.
 
     python benchmarks/sft.py --home WORKSPACE --model embedded:smollm2 --steps 120 --out sft.json
 
@@ -6,6 +6,10 @@ WORKSPACE is a prepared one (`medloop data prepare`). The first two train on the
 are compared, over windows of ten steps. TRL's SFTTrainer packs rows to `--length` tokens; its batch has about as many tokens as
 ours. Times are medians of the second half of the steps, after kernels have been compiled. With `--rounds` our side and TRL take
 turns, and the best of each counts; `--side fast` leaves the library's side out.
+
+    python benchmarks/sft.py --home WORKSPACE --model embedded:smollm2 --steps 200 --side curve --out curve.json
+
+compares losses with TRL's SFTTrainer as it is, padded, on our batches in our order, with the same rates and first adapter.
 """
 
 from __future__ import annotations
@@ -93,6 +97,60 @@ def trl(args: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def trl_in_our_order(args: argparse.Namespace) -> dict[str, Any]:
+    """TRL's trainer as it is, without packing, on the batches of our command; in this process."""
+    from trl import SFTConfig, SFTTrainer
+
+    from medloop.contracts import ModelRef
+    from medloop.models.adapter import fresh_lora
+    from medloop.models.load import load
+    from medloop.settings import resolve as resolve_settings
+    from medloop.train import sft
+    from medloop.train.examples.batch_order import LengthGroupedSampler
+    from medloop.train.runs.find_run import find_run
+    from medloop.train.trl.resumable import training_arguments
+
+    settings = resolve_settings({"home": args.home}).settings
+    config = sft.SFTConfig(
+        name="bench-trl", model=args.model, lora_r=8, max_steps=args.steps, batch_size=BATCH, learning_rate=RATE, dev_rows=0
+    )
+    plan = sft.make_plan(config, settings, find_run(config, settings))
+    loaded = load(ModelRef(base=args.model), settings)
+    order = LengthGroupedSampler(plan.train.lengths, BATCH, config.seed)
+    cuda = loaded.device.type == "cuda"
+    arguments = training_arguments(config, args.home / "trl", steps=plan.steps, micro=BATCH, rate=RATE, eval_every=0, cuda=cuda)
+    arguments |= {"save_strategy": "no", "prediction_loss_only": False}
+
+    class InOurOrder(SFTTrainer):  # type: ignore[misc]
+        def _get_train_sampler(self, *_: Any) -> LengthGroupedSampler:
+            return order
+
+    trainer = InOurOrder(
+        loaded.model, SFTConfig(**arguments, dataset_kwargs={"skip_prepare_dataset": True}), train_dataset=plan.train.rows,
+        processing_class=loaded.tokenizer,
+        peft_config=fresh_lora(loaded.model, r=8, lora_alpha=config.lora_alpha, lora_dropout=0.0),
+    )  # fmt: skip
+    trainer.train()
+    return {"losses": [row["loss"] for row in trainer.state.log_history if "loss" in row]}
+
+
+def curve(args: argparse.Namespace) -> dict[str, Any]:
+    """The losses of our command and of TRL's trainer, by windows of ten steps."""
+    mine = ours(args, "bench-curve")
+    words = [sys.executable, __file__, "--side", "trl-curve", "--home", str(args.home), "--model", args.model]
+    side = subprocess.run([*words, "--steps", str(args.steps)], capture_output=True, text=True, env={**os.environ})
+    if side.returncode:
+        raise SystemExit(side.stderr[-2000:])
+    theirs = json.loads(side.stdout.splitlines()[-1])
+    steps = list(zip(mine["losses"], theirs["losses"], strict=True))
+    pairs = list(zip(windows(mine["losses"]), windows(theirs["losses"]), strict=True))
+    return {
+        "model": args.model, "backend": mine["backend"], "steps": len(steps), "windows": pairs,
+        "largest_difference_of_windows": max(abs(a - b) / b for a, b in pairs),
+        "largest_difference_of_steps": max(abs(a - b) / b for a, b in steps),
+    }  # fmt: skip
+
+
 def windows(losses: list[float]) -> list[float]:
     return [sum(losses[i : i + 10]) / 10 for i in range(0, len(losses) - 9, 10)]
 
@@ -104,11 +162,20 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--side", choices=("all", "fast", "trl"), default="all")
+    parser.add_argument("--side", choices=("all", "fast", "trl", "curve", "trl-curve"), default="all")
     parser.add_argument("--rounds", type=int, default=1)
     args = parser.parse_args()
     if args.side == "trl":
         print(json.dumps(trl(args)), flush=True)
+        return
+    if args.side == "trl-curve":
+        print(json.dumps(trl_in_our_order(args)), flush=True)
+        return
+    if args.side == "curve":
+        text = json.dumps(curve(args), indent=1)
+        print(text)
+        if args.out:
+            args.out.write_text(text + "\n", encoding="utf-8")
         return
     words = [sys.executable, __file__, "--side", "trl", "--home", str(args.home), "--model", args.model]
     words += ["--steps", str(args.steps), "--length", str(args.length)]

