@@ -4,11 +4,13 @@
     python benchmarks/verdicts.py --fires fires.jsonl --half held --seed 7 --out sample.jsonl  # 100 verdicts for a blind reader
     python benchmarks/verdicts.py --data DIR --fresh --fires fires.jsonl --seed 7 --out sample.jsonl   # of texts kept apart
     python benchmarks/verdicts.py --data DIR --pairs question --fires pairs.jsonl              # answers to other questions alike
+    python benchmarks/verdicts.py --answers answers.jsonl --fires fires.jsonl                  # what a model of yours has answered
 
 DIR has public sets as `NAME.jsonl.gz`: consultations, health chat, an encyclopaedia, general chat. A verdict is a penalty of 0.25
 or more that is not `unsure` (`medloop.contracts.score.asserts_fault`). `fires.jsonl` also has the unsure ones, marked.
 
     half     texts are split by the CRC-32 of their set and id: `open` may be read to mend the rules, `held` only to measure
+    answers  JSON lines of set, id (`ID#MODEL`: all answers to one question are in one half), question and answer
     pairs    question and answer of two rows, see `verdict_pairs.py`; only the parts that depend on both. Sets that are for
              measuring only are in the held half alone
     draw     even by part (WANTED), within a part by the square root of each set's number, one of a question and of an answer;
@@ -83,6 +85,12 @@ def scan_pairs(folder: Path, by: str) -> Iterator[Row]:
         parts = tuple(part for part in OF_BOTH if not {(part, text.name, question), (part, name, id)} & seen)
         yield from _verdicts(text.name, text.id, text.question, text.answer, set(), parts)
     print("pairs", scored, file=sys.stderr)
+
+
+def scan_answers(path: Path) -> Iterator[Row]:
+    """Every verdict on answers of a model."""
+    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        yield from _verdicts(row["set"], row["id"], row["question"], row["answer"], set())
 
 
 def _answers(folder: Path, sets: dict[str, Reader]) -> Iterator[tuple[str, str, str, str]]:
@@ -206,6 +214,7 @@ def _next(groups: list[list[Row]], asked: set[str]) -> Row | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of the public sets: score them and write --fires")
+    parser.add_argument("--answers", type=Path, help="answers of a model: score them and write --fires")
     parser.add_argument("--fires", type=Path, required=True)
     parser.add_argument("--half", choices=("open", "held"), default="open")
     parser.add_argument("--seed", default="1")
@@ -217,9 +226,12 @@ def main() -> None:
     parser.add_argument("--rest", type=Path, help="fires of the other sets: their held half fills a sample of fresh texts")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    if args.data:
+    if args.data or args.answers:
         with args.fires.open("w", encoding="utf-8") as file:
-            verdicts = scan_pairs(args.data, args.pairs) if args.pairs else scan(args.data, fresh=args.fresh)
+            if args.answers:
+                verdicts = scan_answers(args.answers)
+            else:
+                verdicts = scan_pairs(args.data, args.pairs) if args.pairs else scan(args.data, fresh=args.fresh)
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in verdicts)
     rows = [json.loads(line) for line in args.fires.read_text(encoding="utf-8").splitlines()]
     counts = Counter((row["part"], "unsure" if row["unsure"] else "verdict", row["half"]) for row in rows)
