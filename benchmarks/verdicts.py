@@ -4,7 +4,7 @@
     python benchmarks/verdicts.py --fires fires.jsonl --half held --seed 7 --out sample.jsonl  # 100 verdicts for a blind reader
     python benchmarks/verdicts.py --data DIR --fresh --fires fires.jsonl --seed 7 --out sample.jsonl   # of texts kept apart
     python benchmarks/verdicts.py --data DIR --pairs question --fires pairs.jsonl              # answers to other questions alike
-    python benchmarks/verdicts.py --answers answers.jsonl --fires fires.jsonl                  # what a model of yours has answered
+    python benchmarks/verdicts.py --answers answers.jsonl --fires fires.jsonl                  # what a model has answered
 
 DIR has public sets as `NAME.jsonl.gz`: consultations, health chat, an encyclopaedia, general chat. A verdict is a penalty of 0.25
 or more that is not `unsure` (`medloop.contracts.score.asserts_fault`). `fires.jsonl` also has the unsure ones, marked.
