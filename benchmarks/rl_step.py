@@ -77,6 +77,7 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from medloop.testing.fakes import FakeScorer
     from medloop.train import grpo
     from medloop.train.rl.experience import RLPrompt
+    from medloop.train.rl.memory import model_facts, size_run
     from medloop.train.rl.plan import RLPlan
     from medloop.train.rl.state import create_train_state
     from medloop.train.runs.run import TrainingRun
@@ -87,6 +88,10 @@ def ours(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         max_new_tokens=args.new, lora_r=16, lora_alpha=32, beta=0.0, held_out_n=0, micro_batch_size=args.micro,
         rollout_batch_size=args.rows, learning_rate=1e-5, gradient_checkpointing=args.checkpointing,
     )  # fmt: skip
+    if args.device == "cuda" and not args.micro:  # as the command chooses it
+        facts = model_facts(folder / "model", torch.bfloat16)
+        sizing = size_run(config, facts, device="cuda", row=args.prompt + args.new, budget=torch.cuda.mem_get_info()[0])
+        config = config.model_copy(update={"micro_batch_size": sizing.pieces.micro_batch_size})
     tokenizer = load_tokenizer(folder / "model")
     prompts = [
         RLPrompt(str(n), tuple(tokenizer(text, add_special_tokens=False)["input_ids"]), text)
