@@ -95,7 +95,7 @@ class TriggerWait:
     def words(self) -> str:
         if self.because == "pending":
             return f"{self.trigger_id} comes first: its jobs wait or run, or could not be submitted yet"
-        return f"{self.trigger_id} ran at {self.ran:%H:%M} UTC; the next trigger may come on {self.until:%Y-%m-%d at %H:%M} UTC"
+        return f"{self.trigger_id} ran on {self.ran:%Y-%m-%d at %H:%M} UTC; the next trigger may come on {self.until:%Y-%m-%d at %H:%M} UTC"
 
 
 @dataclass(frozen=True)
