@@ -47,6 +47,7 @@ from medloop.reward.detect.certainty import (
     names_illness,
     names_patient,
     names_trouble,
+    speaks_of_death,
     speaks_of_patient,
 )
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
@@ -147,8 +148,11 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
     """Whether it is a verdict: a patient's short question, of which no doctor is known, or a red flag; a judge that is clear."""
     if not (speaks_of_patient(question) and is_short(question)) or is_exam_key(answer) or asks_as_clinician(question):
         return False
-    if _ALARMS.search(fold(answer)) or (level in ("emergent", "urgent") and not _has_sign(question) and is_about_mood(question)):
+    if _ALARMS.search(fold(answer)):
         return False
+    if level in ("emergent", "urgent") and not _has_sign(question) and is_about_mood(question):
+        if level == "emergent" or not speaks_of_death(question):
+            return False
     learnt = any(act.evidence and act.evidence[0].id.startswith("reassuring") for act in blamed)
     if _is_crisis(question) or is_about_mood(question) or _LOW.search(fold(question)):
         return not learnt and any(_calms(act) for act in blamed)  # what passes over a crisis is for `risk`

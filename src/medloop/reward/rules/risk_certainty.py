@@ -181,7 +181,7 @@ _REFUSES: Final = lazy_pattern(
     r"|answer)\b|\bas an ai\b|作为(?:一[个名])?(?:ai|人工智能)|(?:无法|不能)(?:为[您你])?(?:提供|协助|回答)"
 )
 _MEDICAL_ATTENTION: Final = lazy_pattern(r"\b(?:immediate|urgent|prompt|medical|professional|proper) (?:\w+ )?attention\b")
-_NOT_PREGNANT: Final = lazy_pattern(r"(?:\bnot|n't) pregnant\b|[没未](?:有|曾)?怀孕|不是怀孕")
+_NOT_PREGNANT: Final = lazy_pattern(r"(?:\bnot|n't) pregnant\b|(?<!有)[没未](?:有|曾)?怀孕|(?<!是)不是怀孕")
 _HAVING_TAKEN: Final = lazy_pattern(
     r"\b(?:have|has|had|'ve|you|he|she|already) (?:already )?(?:taken|took|swallowed|had)\b|[吃服]了|已经?[吃服]|服用了"
 )
