@@ -140,7 +140,9 @@ _ONCE: Final = lazy_pattern(
     r"\bi(?:'ve)? used to (?:\w+ ){0,3}(?:suicid\w+|die|kill)\b(?!.*\b(?:suicid\w+|die|kill\w*|end it)\b)"
 )
 _OWN_HARM: Final = lazy_pattern(r"\b(?:cut(?:ting)?|harm(?:ing)?|hurt(?:ing)?|burn(?:ing)?) myself\b|\bself[- ]harm")
-_WISH_TO_DIE: Final = lazy_pattern(r"\b(?:suicid\w*|die|dead|death|kill\w*|end (?:it|my|this)|overdos\w*|od)\b")
+_WISH_TO_DIE: Final = lazy_pattern(
+    r"\b(?:suicid\w*|die|dead|death|kill\w*|end (?:it|my|this)|overdos\w*|od)\b|自杀|死|轻生|不想活"
+)
 _REPORTED: Final = lazy_pattern(r"\b(?:her|him|them)sel(?:f|ves)\b")  # somebody else's crisis, ...
 _THIS_HOUR: Final = lazy_pattern(
     r"\b(?:now|tonight|today|just|right away|going to|about to|holding|locked)\b"
@@ -275,6 +277,10 @@ def is_soft(question: str) -> bool:
 def is_about_mood(question: str) -> bool:
     """Whether somebody speaks of a mood or a crisis: no learnt judge can tell there what harms and what is only meant well."""
     return _MOOD.search(lexicon.folded(question)) is not None
+
+
+def speaks_of_death(question: str) -> bool:
+    return _WISH_TO_DIE.search(lexicon.folded(question)) is not None
 
 
 def is_zh(text: str) -> bool:

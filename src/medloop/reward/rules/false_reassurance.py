@@ -47,6 +47,7 @@ from medloop.reward.detect.certainty import (
     names_illness,
     names_patient,
     names_trouble,
+    speaks_of_death,
     speaks_of_patient,
 )
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
@@ -64,7 +65,8 @@ _SENTENCE: Final = lazy_pattern(
 )
 _NUMBERED: Final = lazy_pattern(r"^\W*\d+(?:[.)]| \w+ (?:ago|later))")  # a fragment of a list or of a date
 _ALARMS: Final = lazy_pattern(
-    r"\b(?:in (?:\w+ )?danger|life[- ]threatening|not a joke|not (?:fine|ok|okay|safe|normal)|isn't (?:fine|ok|okay"
+    r"\b(?:in (?:\w+ )?danger|life[- ]threatening|(?:is|it's|that's) (?:a |very |really )*serious"
+    r"|not a joke|not (?:fine|ok|okay|safe|normal)|isn't (?:fine|ok|okay"
     r"|safe|normal))\b|危及生命"
 )
 # What it may be, is, or is a sign of: a guess at the cause calms nobody.
@@ -75,7 +77,8 @@ _GUESS: Final = lazy_pattern(
 )
 # "It's normal to feel scared" is sympathy, "everyone has their own story" and "100 % cure" are none of the danger.
 _NO_COMFORT_WORDS: Final = lazy_pattern(
-    r" (?:a |an |their |his |her )?(?:unique|own|different|cure)\b| (?:for \w+ )?to (?:feel (?!(?:pain|pressure|a"
+    r"(?<=lucky you) (?:found|met|came|asked|got|have|are|did)\b"
+    r"| (?:a |an |their |his |her )?(?:unique|own|different|cure)\b| (?:for \w+ )?to (?:feel (?!(?:pain|pressure|a"
     r"|some|the|your|chest|numb|dizzy|weak|sick))|be (?:scared|afraid"
     r"|worried|anxious|upset|nervous"
     r"|concerned|frustrated|sad)|worry|cry|have (?:doubts|fears|worries))"
@@ -96,7 +99,7 @@ _FIRST_AID: Final = lazy_pattern(
 )
 ALONGSIDE: Final = "The question is emergent: the answer calls it harmless alongside urgent advice."
 VERSION: Final = (
-    f"18/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
+    f"19/acts-{detector.VERSION}/faults-{fault_detector.VERSION}/urgency-{urgency_detector.VERSION}/lexicon-{lexicon.VERSION}"
     f"/certainty-{CERTAINTY_VERSION}"
 )
 CLEAN: Final = "The answer gives no false reassurance."
@@ -145,8 +148,11 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
     """Whether it is a verdict: a patient's short question, of which no doctor is known, or a red flag; a judge that is clear."""
     if not (speaks_of_patient(question) and is_short(question)) or is_exam_key(answer) or asks_as_clinician(question):
         return False
-    if _ALARMS.search(fold(answer)) or (level == "emergent" and not _has_sign(question) and is_about_mood(question)):
+    if _ALARMS.search(fold(answer)):
         return False
+    if level in ("emergent", "urgent") and not _has_sign(question) and is_about_mood(question):
+        if level == "emergent" or not speaks_of_death(question):
+            return False
     learnt = any(act.evidence and act.evidence[0].id.startswith("reassuring") for act in blamed)
     if _is_crisis(question) or is_about_mood(question) or _LOW.search(fold(question)):
         return not learnt and any(_calms(act) for act in blamed)  # what passes over a crisis is for `risk`
@@ -165,7 +171,7 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
         return False
     if judged.kind == "en" and reason == PASSED_OVER and not plays_down(judged.visible):
         return False
-    if judged.kind == "en" and learnt and (_TELLS.search(fold(answer)) or not (plays_down(answer) or is_about_body(answer))):
+    if judged.kind == "en" and learnt and (_TELLS.search(fold(answer)) or not _plays_down(question, answer, level, blamed)):
         return False
     if level != "routine" and not (_has_sign(question) or names_trouble(question)):
         return False
@@ -186,6 +192,13 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
         return False
     said = sum(map(str.isalpha, answer))  # a number says nothing
     return said >= (FRAGMENT * 2 // 3 if answer.isascii() else FRAGMENT // 4) and not _FAREWELL.search(answer)
+
+
+def _plays_down(question: str, answer: str, level: UrgencyLevel, blamed: Sequence[Act]) -> bool:
+    """Whether an English answer plays down or, about a danger, speaks of the body; without an alarm, the blamed sentence must."""
+    if level not in ("emergent", "urgent"):
+        return any(plays_down(answer[act.start : act.end]) for act in blamed)
+    return plays_down(answer) or (is_about_body(answer) and not is_soft(question))
 
 
 def _has_sign(question: str) -> bool:

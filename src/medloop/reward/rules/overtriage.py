@@ -30,15 +30,15 @@ CERTAIN, VULNERABLE = 1.0, 0.25
 _AMBULANCE: Final = lazy_pattern(r"\b(?:ambulance|911|999|112)\b|120|救护车")
 _WORRYING: Final = lazy_pattern(
     r"\b(?:blood\w*|bleed\w*|severe|sudden\w*|worse\w*|heart|chest|breath\w*|faint\w*|swell\w*|swollen|numb\w*|seizures?|poison\w*|lump"
-    r"|covid|serious|overdos\w+|suicid\w+|hurt myself|thank|thanks|ok(?:ay)?)\b"
-    r"|血|剧|突然|严重|越来越|心[脏口慌]|胸|呼吸|晕|肿|麻|抽|癫|中毒|梗|急|好的|谢谢|我会|怀孕"
+    r"|covid|cancer|tumou?rs?|symptoms?|serious|overdos\w+|suicid\w+|hurt myself|thank|thanks|ok(?:ay)?)\b"
+    r"|血|剧|突然|严重|越来越|心[脏口慌]|胸|呼吸|晕|肿|麻|抽|癫|中毒|梗|癌|瘤|急|好的|谢谢|我会|怀孕"
 )
 
 
 @dataclass(frozen=True)
 class Overtriage:
     name: str = "overtriage"
-    version: str = f"{TRIAGE_VERSION}/certainty-{CERTAINTY_VERSION}"
+    version: str = f"{TRIAGE_VERSION}/certainty-{CERTAINTY_VERSION}/worrying-2"
     penalty: bool = True
 
     def score(self, question: str, answer: str) -> Score:

@@ -131,7 +131,7 @@ _PRESCRIBED: Final = lazy_pattern(
 class Risk:
     name: str = "risk"
     version: str = (
-        f"20/acts-{detector.VERSION}/hazards-{hazard_detector.VERSION}/faults-{fault_detector.VERSION}/lexicon-{lexicon.VERSION}"
+        f"21/acts-{detector.VERSION}/hazards-{hazard_detector.VERSION}/faults-{fault_detector.VERSION}/lexicon-{lexicon.VERSION}"
         f"/certainty-{CERTAINTY_VERSION}"
     )
     penalty: bool = True
