@@ -31,7 +31,7 @@ _RANDOM = re.compile(
 # Unix time in seconds or milliseconds, a day of this century, a day with its time.
 _MOMENT = r"(?:1\d{9}(?:\d{3})?|20\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:\d{4}|\d{6})?)(?!\d)"
 _DIGITS_ENOUGH = re.compile(r"(?:\d\D*){4}")
-_AS_A_MOBILE = re.compile(r"(?:\d\D*){11}")  # identity and card numbers have more digits
+_AS_A_MOBILE = re.compile(r"(?:\d\D*){10}")  # ten digits and one or an X; identity and card numbers have more
 _DIGITS = re.compile(r"\d+(?:[._:@/+=-]\d+)*(?:[._:@/+=-]?[Xx](?![A-Za-z0-9]))?")
 _GROUP = re.compile(r"\d+[Xx]?|[Xx]")
 _DIGIT_GROUP = re.compile(r"\d+")
