@@ -123,7 +123,8 @@ class WordNetwork:
             wide[beside : beside + count] = hidden
             row, item = wide.strides
             # The same rows once for each place of the window, without a copy; their products are added in this order.
-            places = np.ndarray((width, blocks, block, depth), np.float32, wide, 0, (dilation * row, block * row, row, item))
+            steps = (dilation * row, block * row, row, item)
+            places: Array = np.ndarray((width, blocks, block, depth), np.float32, wide, 0, steps)
             new = (places @ layer).sum(axis=0).reshape(size, -1)[:count]
             new += bias
             np.maximum(new, 0, out=new)
