@@ -4,13 +4,15 @@ import secrets
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from sqlalchemy import event, insert, select
+from sqlalchemy import DateTime, event, insert, select
+from sqlalchemy.dialects import sqlite
 
 from medloop.contracts import AuditEvent, utc_now
 from medloop.store import audit, row_macs
 from medloop.store.db import Store
 from medloop.store.insert_rows import MOST_ROWS, insert_rows, insert_unsigned
 from medloop.store.tables import audit_log, idempotency_keys, rlhf_feedback, withdrawals
+from medloop.store.tables.columns import UtcDateTime
 
 
 def rows_of(store: Store, count: int) -> list[dict]:
@@ -28,6 +30,15 @@ def rows_of(store: Store, count: int) -> list[dict]:
         for n in range(count)
     ]  # fmt: skip
     return [dict(reversed(list(row.items()))) if n % 2 else row for n, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("microsecond", [0, 7, 999_999])
+@pytest.mark.parametrize("year", [1, 999, 2026, 9999])
+def test_a_time_is_written_to_sqlite_in_utc_as_sqlalchemy_writes_it(year: int, microsecond: int) -> None:
+    dialect, zone = sqlite.dialect(), timezone(timedelta(hours=8))
+    written = UtcDateTime().dialect_impl(dialect).bind_processor(dialect)(datetime(year, 3, 5, 7, 30, 1, microsecond, zone))
+    expected = DateTime().dialect_impl(dialect).bind_processor(dialect)(datetime(year, 3, 4, 23, 30, 1, microsecond))
+    assert written == expected and UtcDateTime().dialect_impl(dialect).bind_processor(dialect)(None) is None
 
 
 def test_rows_are_as_sqlalchemy_writes_them_and_their_macs_fit(store: Store) -> None:

@@ -13,7 +13,7 @@ The scope tells the next ones `medloop.public` (called under such a name), `medl
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from fastapi import Request
@@ -70,6 +70,7 @@ PREFLIGHT = {
     "Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": "authorization, content-type, idempotency-key",
     "Access-Control-Max-Age": "600",
 }  # fmt: skip
+NOT_CACHED = ((b"cache-control", b"no-store"),)
 TLS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 
 
@@ -99,7 +100,7 @@ class RequestFilter:
         if origin and scope["method"] == "OPTIONS":
             await Response(status_code=204, headers=PREFLIGHT)(scope, receive, send)
             return
-        rejection = self._reject(scope, headers, has_body, public)
+        rejection = self._reject(scope, headers, has_body, public, bool(origin))
         if rejection is None:
             await self.app(scope, receive, send)
         else:
@@ -111,15 +112,15 @@ class RequestFilter:
         named = len(origins) == 1 and origins[0] in self.widget_origins and b"cookie" not in headers
         return origins[0] if scope["path"] == WIDGET and named else ""
 
-    def _reject(self, scope: Scope, headers: Headers, has_body: bool, public: bool) -> JSONResponse | None:
+    def _reject(self, scope: Scope, headers: Headers, has_body: bool, public: bool, from_widget: bool) -> JSONResponse | None:
         """The error response for a request that no route may see; None if it is fine so far."""
         hosts = headers.get(b"host", [])
         if len(hosts) != 1 or not _is_one_of(hosts[0], self.hosts):
             return error_response(421, "This server does not serve that host name", f"Use {', '.join(self.hosts)}")
-        own = {f"https://{hosts[0]}"} | (set() if public else {f"http://{hosts[0]}"})
         site = headers.get(b"sec-fetch-site", ["same-origin"])[0]
         foreign = scope["method"] not in READ_METHODS and site in ("cross-site", "same-site")
-        if not self._widget_origin(scope, headers) and (foreign or not set(headers.get(b"origin", [])) <= own):
+        own = (f"https://{hosts[0]}",) if public else (f"https://{hosts[0]}", f"http://{hosts[0]}")
+        if not from_widget and (foreign or any(origin not in own for origin in headers.get(b"origin", ()))):
             return error_response(403, "Pages of other origins cannot call this server")
         sizes, rule = headers.get(b"content-length", []), body_rule(scope["path"])
         if sizes and (not sizes[0].isdigit() or int(sizes[0]) > rule.limit):
@@ -188,20 +189,24 @@ def replay(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
+@cache
+def _security_headers(is_page: bool, public: bool) -> tuple[tuple[bytes, bytes], ...]:
+    csp = PAGE_CSP if is_page else API_CSP
+    return (*SECURITY_HEADERS, (b"content-security-policy", csp), *([TLS_ONLY] if public else ()))
+
+
 def _with_security_headers(send: Send, path: str, public: bool, widget_origin: str = "") -> Send:
-    csp = PAGE_CSP if path.startswith("/web") else API_CSP
-    added = [*SECURITY_HEADERS, (b"content-security-policy", csp), *([TLS_ONLY] if public else [])]
+    added = _security_headers(path.startswith("/web"), public)
     if path == WIDGET_SCRIPT or widget_origin:
-        added = [(name, b"cross-origin" if name == RESOURCES else value) for name, value in added]
+        added = tuple((name, b"cross-origin" if name == RESOURCES else value) for name, value in added)
     if widget_origin:
-        added += [(b"access-control-allow-origin", widget_origin.encode("latin-1")), (b"vary", b"Origin")]
+        added += ((b"access-control-allow-origin", widget_origin.encode("latin-1")), (b"vary", b"Origin"))
 
     async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            headers = list(message.get("headers", []))
-            if not any(name.lower() == b"cache-control" for name, _ in headers):
-                headers.append((b"cache-control", b"no-store"))
-            message["headers"] = [*headers, *added]
+            headers = message.get("headers", ())
+            cached = b"cache-control" in [name.lower() for name, _ in headers]
+            message["headers"] = [*headers, *(() if cached else NOT_CACHED), *added]
         await send(message)
 
     return send_with_headers

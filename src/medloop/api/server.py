@@ -19,8 +19,8 @@ class ApiServer(uvicorn.Server):
 
     def __init__(self, app: FastAPI, connections: int) -> None:
         config = uvicorn.Config(
-            app, log_level="warning", server_header=False, proxy_headers=False, timeout_graceful_shutdown=REQUEST_S,
-            timeout_keep_alive=5, limit_concurrency=connections, http=SlowClientProtocol,
+            app, log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            timeout_graceful_shutdown=REQUEST_S, timeout_keep_alive=5, limit_concurrency=connections, http=SlowClientProtocol,
         )  # fmt: skip
         super().__init__(config)
 

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import time
-import uuid
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
@@ -32,7 +31,8 @@ def uuid7() -> str:
     millis = time.time_ns() // 1_000_000
     rand = int.from_bytes(os.urandom(10), "big")
     value = (millis & (2**48 - 1)) << 80 | 7 << 76 | (rand >> 68 & 0xFFF) << 64 | 0b10 << 62 | rand & (2**62 - 1)
-    return str(uuid.UUID(int=value))
+    digits = f"{value:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def utc_now() -> datetime:

@@ -31,6 +31,7 @@ _RANDOM = re.compile(
 # Unix time in seconds or milliseconds, a day of this century, a day with its time.
 _MOMENT = r"(?:1\d{9}(?:\d{3})?|20\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:\d{4}|\d{6})?)(?!\d)"
 _DIGITS_ENOUGH = re.compile(r"(?:\d\D*){4}")
+_AS_A_MOBILE = re.compile(r"(?:\d\D*){10}")  # ten digits and one or an X; identity and card numbers have more
 _DIGITS = re.compile(r"\d+(?:[._:@/+=-]\d+)*(?:[._:@/+=-]?[Xx](?![A-Za-z0-9]))?")
 _GROUP = re.compile(r"\d+[Xx]?|[Xx]")
 _DIGIT_GROUP = re.compile(r"\d+")
@@ -70,10 +71,11 @@ def check_name(name: str) -> str:
     if not _DIGITS_ENOUGH.search(name):
         return name
     rest = _RANDOM.sub("-", name)
-    if any(is_mobile(number) or is_resident_id(number) for number in _numbers(rest)):
-        raise ValueError(OF_A_PERSON)
-    if any(_CARD.fullmatch(digits) and luhn(digits) for digits in _DIGIT_GROUP.findall(rest)):
-        raise ValueError(OF_A_PERSON)
+    if _AS_A_MOBILE.search(rest):
+        if any(is_mobile(number) or is_resident_id(number) for number in _numbers(rest)):
+            raise ValueError(OF_A_PERSON)
+        if any(_CARD.fullmatch(digits) and luhn(digits) for digits in _DIGIT_GROUP.findall(rest)):
+            raise ValueError(OF_A_PERSON)
     if rest != name and any(len(number) == 18 and is_resident_id(number) for number in _numbers(name)):
         raise ValueError(OF_A_PERSON)
     if _PHONE.search(rest) or _NUMBER_OF_SOMEBODY.search(rest):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from medloop.privacy.phi import compiled as compiled_patterns
 from medloop.privacy.phi.compiled import _starts_of, compiled, parser
 from medloop.privacy.phi.required import is_member
 
@@ -59,6 +60,23 @@ def test_a_changed_tree_matches_the_same(pattern):
         letters = rng.choice(("abcdexyz", "abcdexyzABMKijk granmkut1ſKİıéÉßẞ\n-"))
         text = "".join(rng.choice(letters) for _ in range(rng.randrange(12)))
         assert _found(ours, text) == _found(plain, text), text
+
+
+def test_a_class_that_is_worked_out_once_gives_the_same_program(expressions, monkeypatch):
+    programs = []
+
+    class Compiler:
+        def compile(self, *program):
+            programs.append([*map(repr, program)])
+
+    monkeypatch.setattr(compiled_patterns, "_sre", Compiler())
+    for given in expressions:
+        compiled(*given)
+    count = len(programs)
+    monkeypatch.setattr(compiled_patterns, "_optimize_classes", lambda tree: None)
+    for given in expressions:
+        compiled(*given)
+    assert programs[:count] == programs[count:] and count == len(expressions)
 
 
 def test_all_forms_of_a_letter_that_re_takes_for_equal_are_found():

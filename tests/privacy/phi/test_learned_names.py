@@ -52,6 +52,23 @@ def test_the_network_looks_at_the_place_and_not_only_at_the_word() -> None:
     )
 
 
+@pytest.mark.parametrize("count", [1, 3, 63, 64, 65, 200])
+def test_the_network_is_what_its_layers_say_written_out_place_by_place(count: int) -> None:
+    model, words = network.load(), "Hope denies pain , bed 4 . penny dropped a kettle".split()
+    tokens = [tagger.Token(0, 1, words[n * n % len(words)]) for n in range(count)]
+    hidden = np.stack([model.table[list(network.rows_of(token.word))].sum(axis=0) for token in tokens])
+    for number, ((width, dilation), layer, bias) in enumerate(zip(network.LAYERS, model.layers, model.biases, strict=True)):
+        new = np.zeros((count, layer.shape[-1]))
+        for at in range(count):
+            for offset in range(width):
+                beside = at + (offset - width // 2) * dilation
+                new[at] += hidden[beside] @ layer[offset, 0] if 0 <= beside < count else 0
+        new = np.maximum(new + bias, 0)
+        hidden = hidden + new if number else new
+    expected = 1 / (1 + np.exp(-(hidden @ model.last[:, 0] + model.last_bias[0])))
+    assert np.allclose(model.chances(tokens), expected, atol=1e-4)
+
+
 def test_the_network_gives_the_same_for_a_text_whatever_stands_far_away() -> None:
     tokens = tagger.tokens("spoke with Prudence about the scan . " + "the lungs are clear . " * 40)
     reach = sum(dilation * (width // 2) for width, dilation in network.LAYERS)

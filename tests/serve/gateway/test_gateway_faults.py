@@ -185,6 +185,26 @@ def test_a_full_queue_drops_and_says_so_and_a_busy_store_is_asked_again(tmp_path
     asyncio.run(run())
 
 
+def test_a_rating_asks_for_erasures_only_while_a_trace_is_held(tmp_path: Path) -> None:
+    """To ask is to look at a file, and ratings come hundreds of times a second."""
+    asked = list[int]()
+
+    async def save(traces: Sequence[Trace]) -> None: ...
+
+    async def run() -> None:
+        with counting(tmp_path / "counts") as counts:
+            async with TraceQueue(save, counts, share=0.0, erased=lambda: asked.append(0) or 0) as traces:
+                before = len(asked)
+                await traces.ensure("stored long ago")
+                assert len(asked) == before
+                traces.put("t1", partial(trace, 1))
+                held = len(asked)
+                await traces.ensure("stored long ago")
+                assert len(asked) == held + 1
+
+    asyncio.run(run())
+
+
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path

@@ -16,8 +16,8 @@ from medloop.contracts import AuditEvent, Feedback, Trace, utc_now
 from medloop.errors import BusyError, InputError, NoSpaceError
 from medloop.store import audit
 from medloop.store.db import Store, open_store
-from medloop.store.records import crud
-from medloop.store.records.group_commit import GroupCommitWriter
+from medloop.store.records import crud, group_commit
+from medloop.store.records.group_commit import BUSY_BATCH, LINGER_S, MAX_LINGERS, GroupCommitWriter
 from medloop.store.records.write_request import (
     KeyReusedError,
     Lookup,
@@ -166,6 +166,25 @@ def test_what_waits_together_is_one_transaction(store: Store, writer: GroupCommi
         for future in waiting:
             future.result()
     assert writer.counts.batches == {1: 1, 30: 1} and writer.counts.records == {"rlhf_feedback": 30}
+
+
+@pytest.mark.parametrize(
+    ("last", "arrivals", "sleeps"), [(BUSY_BATCH, 2, 3), (BUSY_BATCH, 99, MAX_LINGERS), (BUSY_BATCH - 1, 99, 0)]
+)
+def test_under_load_a_batch_waits_for_those_that_are_on_their_way(store: Store, monkeypatch, last, arrivals, sleeps) -> None:
+    """While more arrive, and no longer than a few rounds; a request that comes alone never waits."""
+    writer, slept = GroupCommitWriter(store), []
+    writer._open, writer._last_size = True, last
+    writer._queue.append(object())
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        writer._queue.extend([object()] * (len(slept) <= arrivals))
+
+    monkeypatch.setattr(group_commit.time, "sleep", sleep)
+    writer._linger()
+    monkeypatch.undo()
+    assert slept == [LINGER_S] * sleeps and sum(slept) < 0.02
 
 
 def test_a_full_queue_refuses_at_once_and_stores_what_it_took(store: Store) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_json
 
 from medloop.api.deps import check_rate, store_of, writer_of
 from medloop.api.json_route import JsonRoute
@@ -125,7 +126,7 @@ async def _store(request: Request, body: SubmissionBody, caller: Caller, key: st
     if not isinstance(body, TraceBody):
         await gateway_of(request).traces.ensure(body.trace_id)  # of an answer that this server gave a moment ago
     stored = await writer.submit(submit.prepare_submission(writer.store, body, sender(caller), key=key))
-    return JSONResponse(stored.answer, status_code=200 if stored.replayed else 201)
+    return Response(to_json(stored.answer), 200 if stored.replayed else 201, media_type="application/json")
 
 
 @router.post("/traces", **_STORED)

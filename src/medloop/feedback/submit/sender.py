@@ -8,6 +8,7 @@ answer cannot pass for a verdict about another.
 import hmac
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from medloop.contracts import Contract, Correction, Feedback, Preference, Trace
 from medloop.contracts.experiment import DEFAULT_SITE
@@ -94,5 +95,10 @@ def site_of_sender(store: Store, sender: Sender, clinician: str | None) -> str:
 
 def hash_of_request(store: Store, caller: str, idempotency_key: str) -> str:
     """Under which a request is known that may come again: its sender may have put a person's number into its key."""
-    key = hmac.digest(consents.hashing_key(store), b"medloop idempotency keys", "sha256")
+    key = _idempotency_hashing(consents.hashing_key(store))
     return hmac.digest(key, f"{caller} {idempotency_key}".encode(), "sha256").hex()
+
+
+@lru_cache(maxsize=4)  # the one store of a server
+def _idempotency_hashing(key: bytes) -> bytes:
+    return hmac.digest(key, b"medloop idempotency keys", "sha256")

@@ -16,7 +16,6 @@ expressions of the scrubber with `re.compile`; in others they are compiled by `r
 import _sre  # type: ignore[import-not-found]
 import re
 import sys
-from collections.abc import Iterable
 from functools import lru_cache
 from re import _compiler as compiler  # type: ignore[attr-defined]
 from re import _constants as codes  # type: ignore[attr-defined]  # the standard library's own names for the tree's nodes
@@ -44,7 +43,9 @@ def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
     state, any_case = tree.state, bool(tree.state.flags & _IGNORECASE)
     state.flags &= ~_IGNORECASE
     tree = _rewritten(tree, any_case)
-    code, starts = compiler._code(tree, state.flags), _starts_of(tree).members
+    starts = _starts_of(tree).members
+    _optimize_classes(tree)
+    code = compiler._code(tree, state.flags)
     has_own = code[2]  # `re` knows already how a match begins
     if not has_own and starts is not None and tree.getwidth()[0] and (charset := _charset(starts)):
         info = [codes.INFO, 0, codes.SRE_INFO_CHARSET, *code[3:5]]
@@ -79,8 +80,29 @@ def _ascii_points(member: Any) -> frozenset[int]:
     return frozenset(range(first, min(last, 127) + 1))
 
 
+def _optimize_classes(items: Any) -> None:
+    """Give `re` the form of each class that it would work out by itself, for every expression anew: a fifth of compiling."""
+    for index, (code, value) in enumerate(items.data):
+        if code is codes.IN:
+            items[index] = code, _optimized(tuple(value))
+        elif code is codes.SUBPATTERN and not value[1] & _IGNORECASE:
+            _optimize_classes(value[3])
+        elif code is codes.BRANCH:
+            for branch in value[1]:
+                _optimize_classes(branch)
+        elif code in _REPEATS:
+            _optimize_classes(value[2])
+        elif code in (codes.ASSERT, codes.ASSERT_NOT):
+            _optimize_classes(value[1])
+
+
+@lru_cache(maxsize=1024)
+def _optimized(members: tuple[Any, ...]) -> list[Any]:
+    return list(compiler._optimize_charset(list(members))[0])
+
+
 def _rewritten(items: Any, any_case: bool) -> Any:
-    return parser.SubPattern(items.state, [_item(items.state, code, value, any_case) for code, value in items])
+    return parser.SubPattern(items.state, [_item(items.state, code, value, any_case) for code, value in items.data])
 
 
 def _item(state: Any, code: Any, value: Any, any_case: bool) -> tuple[Any, Any]:
@@ -91,7 +113,7 @@ def _item(state: Any, code: Any, value: Any, any_case: bool) -> tuple[Any, Any]:
     if code is codes.ATOMIC_GROUP:
         return code, _rewritten(value, any_case)
     if code is codes.BRANCH:
-        return code, (None, _joined(state, [list(_rewritten(branch, any_case)) for branch in value[1]]))
+        return code, (None, _joined(state, [_rewritten(branch, any_case).data for branch in value[1]]))
     if code in _REPEATS:
         return code, (*value[:2], _rewritten(value[2], any_case))
     if code in (codes.ASSERT, codes.ASSERT_NOT):
@@ -172,9 +194,9 @@ class _Starts(NamedTuple):
     """Whether it can be empty, so that what follows begins the match."""
 
 
-def _starts_of(items: Iterable[Any]) -> _Starts:
+def _starts_of(items: Any) -> _Starts:
     members = Members()
-    for code, value in items:
+    for code, value in items.data:
         part = _starts_of_item(code, value)
         if part.members is None:
             return part

@@ -191,7 +191,7 @@ DISGUISES = (
 _HINTS = sorted({hint for row in DISGUISES if isinstance(row.hints, tuple) for hint in row.hints})
 _FIND_HINTS = AhoCorasick(_HINTS)
 _HINTED = [(frozenset(row.hints), row) for row in DISGUISES if isinstance(row.hints, tuple) and row.hints]
-_COUNTED = [(row.hints, row) for row in DISGUISES if isinstance(row.hints, int)]
+_COUNTED = sorted(((row.hints, row) for row in DISGUISES if isinstance(row.hints, int)), key=lambda counted: counted[0])
 _ALWAYS = [row for row in DISGUISES if row.hints == ()]
 SPELLED_OUT = lazy_pattern(rf"[{_HAN_DIGIT}]{{7}}")
 """Digits in Chinese characters: some of them are surnames, so they are looked for before anything is replaced."""
@@ -200,12 +200,16 @@ SPELLED_OUT = lazy_pattern(rf"[{_HAN_DIGIT}]{{7}}")
 def may_hide(folded: str) -> bool:
     """Whether a text shows one of the signs."""
     lower, digits, is_ascii = folded.lower(), len(_DIGIT.findall(folded)), folded.replace(MASK, "").isascii()
-    if not is_ascii and any(row.may_hide(folded) for row in _ALWAYS if not row.in_ascii):
-        return True
-    if any(row.may_hide(folded) for row in _ALWAYS if row.in_ascii):
-        return True
-    present = set(_FIND_HINTS.find_matches_as_strings(lower, overlapping=True))
-    for hints, row in _HINTED:
-        if not hints.isdisjoint(present) and (row.in_ascii or not is_ascii) and row.may_hide(folded):
+    for row in _ALWAYS:
+        if (row.in_ascii or not is_ascii) and row.may_hide(folded):
             return True
-    return any(row.may_hide(folded) for least, row in _COUNTED if least <= digits and (row.in_ascii or not is_ascii))
+    if present := set(_FIND_HINTS.find_matches_as_strings(lower, overlapping=True)):
+        for hints, row in _HINTED:
+            if not hints.isdisjoint(present) and (row.in_ascii or not is_ascii) and row.may_hide(folded):
+                return True
+    for least, row in _COUNTED:
+        if least > digits:
+            break
+        if (row.in_ascii or not is_ascii) and row.may_hide(folded):
+            return True
+    return False

@@ -64,7 +64,7 @@ _ANY_WORD = lazy_pattern(_ANY)
 _CAP = r"[A-Z][a-z]{3,20}"
 _WHO = r"wife|husband|son|daughter|mother|father|mom|mum|dad|grandmother|grandfather|grandma|grandpa|brother|sister|child|partner|friend|aunt|uncle|niece|nephew|cousin|girlfriend|boyfriend|neighbou?r|baby"
 _DOES = r"has|had|is|was|says|said|feels|felt|got|gets|complains|reports|denies|fell|vomited|started|can't|cannot|keeps|went|came|will|needs|wants|told|asked|states|thinks"
-_EN = (
+_EN_ALONE = (
     lazy_pattern(r"\b(?i:my|his|her|the patient['’]s|patient['’]s) (?i:full |last |first |sur)?(?i:name)(?: is|['’]s|:) (?P<name>[A-Za-z]{4,21})(?=[.,;!)\n]|$| and\b| I\b| from\b)"),
     lazy_pattern(rf"(?:(?:^|(?<=[\n;,.|]))[ ]?|\b(?:[Pp]atient|[Ff]ull|[Ll]ast|[Ff]irst|[Cc]lient|[Pp]t)['’]?s? )(?:[Nn]ame|NAME|[Ss]urname)(?: is)?: ?(?P<name>{_CAP})(?=[.,;)\n|]|$| (?:[A-Z]|\d))"),
     lazy_pattern(rf"\b(?:I am|I['’]m) (?P<name>{_CAP})(?=,? (?:\d{{1,3}}\b(?! ?m?g\b)|a \d|an? (?:\d|male|female|man|woman|patient|nurse|doctor)|from|and I)|[.!]|$)"),
@@ -73,8 +73,10 @@ _EN = (
     lazy_pattern(rf"\b(?:[Ss]poke|[Ss]peak|[Ss]poken|[Tt]alked|[Mm]et|[Dd]iscussed) (?:with|to) (?P<name>{_CAP})(?= (?:by|over|on|about|today|yesterday|regarding|who|this|and|at|in)\b|[.,]|$)"),
     lazy_pattern(rf"(?:^|(?<=[.!?\n] )|(?<=\n))(?P<name>{_CAP})(?= (?:said|says|denies|denied|complains|complained|states|stated|told|feels|thinks|asked|asks|endorses)\b|,? \(?\d{{1,3}},? ?(?:[MF]\b|male|female|man|woman|boy|girl|y/?o\b|years?[ -]old|yrs?\b))"),
     lazy_pattern(rf"\b(?:[Ss]igned(?: by)?|[Ss]incerely|[Rr]egards|[Tt]hanks|[Tt]hank you|[Cc]heers|[Yy]ours|[Bb]est wishes)[,:]?\s{{1,2}}(?P<name>{_CAP})(?=[.!]?\s*$|, (?:MD|RN|NP|PA|DO)\b)"),
-    lazy_pattern(rf"(?<![\w-])(?P<name>(?P<first>[A-Z][a-z]{{2,15}}) {_CAP})(?=,? \(?\d{{1,3}}(?:\)|,|\.?$|;|\n| ?(?:[MF]\b|male|female|y/?o\b|years?|yrs?)))"),
 )  # fmt: skip
+_EN_SURNAME = lazy_pattern(
+    rf"(?<![\w-])(?P<name>(?P<first>[A-Z][a-z]{{2,15}}) {_CAP})(?=,? \(?\d{{1,3}}(?:\)|,|\.?$|;|\n| ?(?:[MF]\b|male|female|y/?o\b|years?|yrs?)))"
+)
 _PATIENT = lazy_pattern(
     rf"(?:^|(?<=\n))(?:Patient|Pt|Client|Resident): ?(?P<name>{_CAP})(?=\.?\s*$|[,;(\n]| (?:\d|has|is|was)\b)"
 )
@@ -98,9 +100,11 @@ def _find_chinese(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_english(text: str) -> Iterator[tuple[int, int]]:
-    for regex in _EN[:-1]:
-        yield from spans_where(regex, text, lambda start, end: _is_term_or_name(text[start:end]))
-    for match in _EN[-1].finditer(text):
+    for regex in _EN_ALONE:
+        for match in regex.finditer(text):
+            if _is_term_or_name(match["name"]):
+                yield match.span("name")
+    for match in _EN_SURNAME.finditer(text):
         if is_listed(match["first"].lower(), _FIRST_NAME) and _is_term_or_name(match["name"].split()[1]):
             yield match.span("name")
     if not _TALK.search(text):  # there "Patient: Zoloft." answers a question

@@ -106,7 +106,8 @@ class TraceQueue:
         """Return when this trace is in the store, if this server has it at all."""
         if trace_id is None:
             return
-        self._forget_erased()
+        if self._left_out:  # else there is nothing to forget, and every rating would look at a file
+            self._forget_erased()
         if (make := self._left_out.pop(trace_id, None)) is not None:
             self.put(trace_id, make, always=True)
         future = self._saving.get(trace_id) or self._waiting.get(trace_id, (None, None))[1]

@@ -58,7 +58,7 @@ class WordNetwork:
     def __init__(self, weights: Mapping[str, Array]) -> None:
         floats = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.items()}
         self.table = floats["table"]
-        self.layers = [floats[f"layer{number}"] for number in range(len(LAYERS))]
+        self.layers = [floats[f"layer{number}"][:, None] for number in range(len(LAYERS))]  # (width, 1, in, out)
         self.biases = [floats[f"bias{number}"] for number in range(len(LAYERS))]
         self.last, self.last_bias = floats["last"], floats["last_bias"]
         self._lock = Lock()  # for the one who adds words; reading needs none
@@ -118,14 +118,19 @@ class WordNetwork:
         block = -(-count // blocks)
         size = blocks * block
         for number, ((width, dilation), layer, bias) in enumerate(zip(LAYERS, self.layers, self.biases, strict=True)):
-            beside = dilation * (width // 2)
-            wide = np.zeros((size + 2 * beside, hidden.shape[1]), np.float32)
+            beside, depth = dilation * (width // 2), hidden.shape[1]
+            wide = np.zeros((size + 2 * beside, depth), np.float32)
             wide[beside : beside + count] = hidden
-            new = np.zeros((blocks, block, layer.shape[2]), np.float32)
-            for offset in range(width):
-                new += wide[offset * dilation : offset * dilation + size].reshape(-1, block, hidden.shape[1]) @ layer[offset]
-            new = np.maximum(new.reshape(size, -1)[:count] + bias, 0)
-            hidden = hidden + new if number else new
+            row, item = wide.strides
+            # The same rows once for each place of the window, without a copy; their products are added in this order.
+            steps = (dilation * row, block * row, row, item)
+            places: Array = np.ndarray((width, blocks, block, depth), np.float32, wide, 0, steps)
+            new = (places @ layer).sum(axis=0).reshape(size, -1)[:count]
+            new += bias
+            np.maximum(new, 0, out=new)
+            if number:
+                new += hidden
+            hidden = new
         logits = hidden @ self.last[:, 0] + self.last_bias[0]
         chances: list[float] = (1 / (1 + np.exp(-np.minimum(np.maximum(logits, -30), 30)))).tolist()
         return chances
