@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 from phi_names_zh import DOUBLE
@@ -20,6 +22,8 @@ from phi_names_zh import DOUBLE
 Span = tuple[int, int]
 ENDS = frozenset("。！？；")
 PERSON = "nr"
+NOUNS = frozenset(("n", "an", "vn", "a", "z"))
+HAN = re.compile("[\u4e00-\u9fff]+")
 
 
 def tagged_sentences(path: Path, aside: bool = False) -> list[tuple[str, list[Span]]]:
@@ -47,6 +51,15 @@ def tagged_sentences(path: Path, aside: bool = False) -> list[tuple[str, list[Sp
         if text:
             found.append((text, spans))
     return [(text, spans) for text, spans in found if 4 <= len(text) <= 120]
+
+
+def frequent_nouns(path: Path, least: int = 3) -> list[str]:
+    """Common nouns of two and three characters, of lines that are not kept aside: words that somebody may be called by."""
+    counts = Counter[str]()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        if number % 10 != 7:
+            counts.update(word for word, _, tag in (part.rpartition("/") for part in line.split()) if tag in NOUNS)
+    return [word for word, count in counts.items() if count >= least and 1 < len(word) < 4 and HAN.fullmatch(word)]
 
 
 def main() -> None:

@@ -6,18 +6,18 @@ text it reads what is beside the candidates of the first network.
 """
 
 # ruff: noqa: E501  patterns in long lines are easier to read than in pieces
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medloop.privacy.phi.allowed import is_term
-from medloop.privacy.phi.chinese import names, network, second_network
+from medloop.privacy.phi.chinese import names, network, second_choice, second_network
 from medloop.privacy.phi.chinese.cues import NOBODY, RECORD, SAYS, TITLED_BEHIND, WEEKDAY_WISH_OR_TOWN
 from medloop.privacy.phi.chinese.extent import FUNCTION, opens
 from medloop.privacy.phi.chinese.products import is_product
-from medloop.privacy.phi.chinese.words import blocked_words, is_pair, is_seen, ordinary_words
+from medloop.privacy.phi.chinese.words import blocked_words, is_pair, is_seen, ordinary_words, pair_groups
 from medloop.privacy.phi.guards import lazy_pattern
 
 WORD = 0.03  # below this chance a candidate of the first network is a word, unless a title, a sex or an age follows
@@ -36,7 +36,7 @@ SURE_OF_CALLED = 0.5  # the same where the text says that somebody is called so
 LIKELY = 0.5
 LEFT = 0.5  # how close what is doubted comes to being a name
 NOTE = 60  # characters; of a longer text the second network reads only what is around a candidate: all of it would add a third to its time
-BESIDE = 28  # characters to each side of such a candidate
+BESIDE = 20  # characters to each side of such a candidate
 LIKELY_IN_LONG = 0.25  # from this chance of the first network
 WORD_IN_LONG = 0.2  # below this chance such a candidate is a word, if nothing says that it is a person
 _MOST = 20  # candidates; a text with more is full of names
@@ -113,7 +113,8 @@ class SecondOpinion:
             while index < len(known) and known[index][1] <= start:
                 index += 1
             if index < len(known) and known[index][0] < end:
-                if chance >= ALONE and start <= known[index][0] and known[index][1] < end:
+                is_part = start <= known[index][0] and known[index][1] <= end and known[index] != (start, end)
+                if is_part and (chance >= ALONE or self.likelihood(start, end, chance, 1.0) >= second_choice.SURE):
                     added.append((start, end))  # the first network saw a part of it: (查良)镛
                 continue
             while near < len(first) and first[near][1] <= start:
@@ -129,6 +130,12 @@ class SecondOpinion:
                     continue
                 if chance >= DOUBTFUL and not is_pair(self.text, start, often=True):
                     nearest = LEFT
+            likelihood = self.likelihood(start, end, chance, seen)
+            if likelihood >= second_choice.SURE and not self._is_term_or_product(start, end):
+                added.append((start, end))
+                continue
+            if likelihood >= second_choice.DOUBTFUL:
+                nearest = LEFT
             is_sure = min(chance, seen) >= BOTH_OF_WORD and not self._begins_blocked(start)
             agree = seen >= BOTH_FIRST and first[near][:2] == (start, end)  # else a part of the name would be left
             if self.is_long:
@@ -143,6 +150,14 @@ class SecondOpinion:
         if nearest < LEFT and any(self._may_name(span) and not _overlaps(span, taken) for span in first):
             nearest = LEFT
         return added, nearest
+
+    def features_of(self, start: int, end: int, chance: float, seen: float) -> dict[str, float]:
+        """What `second_choice` weighs; `seen`: the highest chance of the first network there."""
+        chances = (chance, float(self.inside[start:end].mean()), float(self.begins[start]))
+        return second_choice.features_of(self.text, start, end, chances, seen)
+
+    def likelihood(self, start: int, end: int, chance: float, seen: float) -> float:
+        return second_choice.chance(self.features_of(start, end, chance, seen))
 
     def _may_name(self, span: Candidate) -> bool:
         """Whether the first network alone sees a name where something names a person: (若水)患儿热性惊厥."""
@@ -250,6 +265,31 @@ def _without_words(text: str, chosen: Sequence[tuple[int, int]], opinion: Second
     ]
 
 
+def opinion_on_long(text: str, first: Sequence[Candidate], chosen: Sequence[tuple[int, int]]) -> SecondOpinion | None:
+    """What the second network makes of the places of a long text where somebody may be named; None where there is none, or too many."""
+    likely = [span for span in first if span[2] >= LIKELY_IN_LONG or span[:2] in chosen]
+    if len(likely) > _MOST:
+        return None
+    around = sorted([*likely, *_unknown_pairs(text)])
+    return SecondOpinion(text, around=around) if around else None
+
+
+_SPEAKS_OF_SOMEBODY = lazy_pattern("[我他她]|孩子|宝宝|患儿|老公|老婆|爱人|儿子|女儿|[爸妈爷奶]")
+_PLACE = lazy_pattern(
+    r"(?:(?<![\u4e00-\u9fff])|(?<=[给让把被跟和对是问陪带找哄喂抱叫而但并])|(?<=但是|可是|所以|因为|如果|后来|结果|而且|然后|现在|虽然))[\u4e00-\u9fff]{2}"
+)
+
+
+def _unknown_pairs(text: str) -> Iterator[Candidate]:
+    """Where a clause begins, or a verb has somebody behind it: two characters that hardly stand side by side in medical texts."""
+    if not _SPEAKS_OF_SOMEBODY.search(text):
+        return
+    pairs = pair_groups()[2]
+    for match in _PLACE.finditer(text):
+        if match[0] not in pairs and match[0][0] not in FUNCTION:
+            yield match.start(), match.end(), 0.0
+
+
 def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], float, SecondOpinion | None]:
     """The names of a folded text, how close the best of what was left came to being one (0 to 1), and the second network's view.
 
@@ -260,10 +300,9 @@ def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], 
     first, in_record = names.candidates(text, network.load()), about_person or bool(RECORD.search(text))
     if len(text) > NOTE:
         chosen, nearest = names.choose(text, first, in_record)
-        likely = [span for span in first if span[2] >= LIKELY_IN_LONG or span[:2] in chosen]
-        if not likely or len(likely) > _MOST:
+        opinion = opinion_on_long(text, first, chosen)
+        if opinion is None:
             return chosen, nearest, None
-        opinion = SecondOpinion(text, around=likely)
         chosen = _without_words(text, chosen, opinion)
         added, doubt = opinion.missed(chosen, first)
         return chosen + added, max(nearest, doubt), None
