@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medloop.privacy.phi.allowed import is_term
-from medloop.privacy.phi.chinese import names, network, second_choice, second_network
+from medloop.privacy.phi.chinese import names, network, second_choice, second_network, slots
 from medloop.privacy.phi.chinese.cues import NOBODY, RECORD, SAYS, TITLED_BEHIND, WEEKDAY_WISH_OR_TOWN
 from medloop.privacy.phi.chinese.extent import FUNCTION, opens
 from medloop.privacy.phi.chinese.products import is_product
@@ -23,14 +23,10 @@ from medloop.privacy.phi.guards import lazy_pattern
 WORD = 0.03  # below this chance a candidate of the first network is a word, unless a title, a sex or an age follows
 SURE = 0.85  # from here what the first network missed is a name, where something names a person
 SURE_TOGETHER = 0.7  # the same where the first network finds it likely
-DOUBTFUL = 0.3  # from here it is a reason to doubt
-DOUBTFUL_ALONE = 0.9  # the same where nothing names a person
-DOUBTFUL_TOGETHER = 0.8  # the same where the first network finds it likely, too
 BOTH, BOTH_FIRST = 0.5, 0.4  # from these chances of the second and the first network it is a name, wherever it stands
 ALONE = 0.85  # from this chance of the second network alone
 ALONE_IN_LONG = 0.9  # the same in a long text, of the extent that the first one sees
 BOTH_OF_WORD = 0.7  # the same of both networks for an ordinary word: (石头)从滑梯上摔了
-MAY_BOTH, MAY_BOTH_FIRST = 0.4, 0.1  # from these it is a reason to doubt; the first one alone for characters of no word
 DOUBTFUL_FIRST = 0.5  # from this chance of the first network alone, where something names a person
 SURE_OF_CALLED = 0.5  # the same where the text says that somebody is called so
 LIKELY = 0.5
@@ -55,6 +51,7 @@ _CALLED = lazy_pattern("[大小乳]名[叫是]?$|名叫$|名字[叫是]$")
 _NOBODY = lazy_pattern(
     "[家的们才刚不没了着过些很吗呢吧把被得]|点(?!点)|先(?![锋明勇国军平贵])|安慰|请[安转提告]|[一二两三四五六七八九十几]{1,3}[岁个米斤月天年一二三四五六七八九十]"
 )
+_EVERYDAY = lazy_pattern("救护车|版本|模型|原件|陆续")  # words that both networks take for names in some places
 _ILLNESS_BEHIND = lazy_pattern("病(?![了倒重人])|癫痫|氏|综合[征症]|[试实]验|反射|瘤|痣|疹")  # (杰克逊)癫痫, (富贵)病
 Candidate = tuple[int, int, float]  # start, end and the highest chance
 
@@ -83,7 +80,8 @@ class SecondOpinion:
         return [
             span
             for span in spans
-            if self.inside[span[0] : span[1]].max() >= WORD or TITLED_BEHIND.match(self.text, span[1]) is not None
+            if TITLED_BEHIND.match(self.text, span[1]) is not None
+            or (self.inside[span[0] : span[1]].max() >= WORD and not self._is_everyday(*span[:2]))
         ]
 
     def is_word(self, start: int, end: int) -> bool:
@@ -120,7 +118,7 @@ class SecondOpinion:
             while near < len(first) and first[near][1] <= start:
                 near += 1
             seen = first[near][2] if near < len(first) and first[near][0] < end else 0.0
-            if any(words.match(self.text, start) for words in (_NOBODY, NOBODY, WEEKDAY_WISH_OR_TOWN)):
+            if self._is_nobody(start, end):
                 continue
             if self._names_person(start, end):
                 sure = SURE_TOGETHER if seen >= LIKELY else SURE
@@ -128,14 +126,12 @@ class SecondOpinion:
                 if chance >= sure and not self._is_known_word(start, end, seen):
                     added.append((start, end))
                     continue
-                if chance >= DOUBTFUL and not is_pair(self.text, start, often=True):
-                    nearest = LEFT
             likelihood = self.likelihood(start, end, chance, seen)
+            if names.is_taken_or_ill(self.text, start, end):
+                likelihood = 0.0  # 吃了(年糕)
             if likelihood >= second_choice.SURE and not self._is_term_or_product(start, end):
                 added.append((start, end))
                 continue
-            if likelihood >= second_choice.DOUBTFUL:
-                nearest = LEFT
             is_sure = min(chance, seen) >= BOTH_OF_WORD and not self._begins_blocked(start)
             agree = seen >= BOTH_FIRST and first[near][:2] == (start, end)  # else a part of the name would be left
             if self.is_long:
@@ -144,7 +140,7 @@ class SecondOpinion:
                 is_likely = chance >= ALONE or (agree and chance >= BOTH)
             if is_likely and self._is_no_word(start, end, is_sure):
                 added.append((start, end))
-            elif (chance >= ALONE_IN_LONG or not self.is_long) and self._may_both(start, end, chance, seen):
+            elif likelihood >= second_choice.DOUBTFUL:
                 nearest = LEFT
         taken = [*known, *added]
         if nearest < LEFT and any(self._may_name(span) and not _overlaps(span, taken) for span in first):
@@ -164,9 +160,23 @@ class SecondOpinion:
         start, end, chance = span
         if chance < DOUBTFUL_FIRST or end - start < 2 or is_pair(self.text, start, often=True):
             return False
-        if any(words.match(self.text, start) for words in (_NOBODY, NOBODY, WEEKDAY_WISH_OR_TOWN)):
+        if self._is_nobody(start, end):
             return False
         return self._names_person(start, end) and not self._is_term_or_product(start, end)
+
+    def _is_nobody(self, start: int, end: int) -> bool:
+        """A relative or a patient, what somebody cries or calls for, and everyday words: (母亲), 叫(疼)."""
+        text = self.text
+        if self._is_everyday(start, end) or slots.ANY_PERSON.fullmatch(text, start, end):
+            return True
+        if any(words.match(text, start) for words in (_NOBODY, NOBODY, WEEKDAY_WISH_OR_TOWN)):
+            return True
+        return text[max(0, start - 1) : start] == "叫" and slots.CRIES.search(text, start, end) is not None
+
+    def _is_everyday(self, start: int, end: int) -> bool:
+        return any(
+            word.start() < end and start < word.end() for word in _EVERYDAY.finditer(self.text, max(0, start - 2), end + 2)
+        )
 
     def _is_no_word(self, start: int, end: int, is_sure: bool) -> bool:
         """Whether no list and no count of medical texts knows it as a word, or as part of one: not (灵芝), (宫外)孕, (陆续)做了."""
@@ -182,20 +192,6 @@ class SecondOpinion:
         if any(is_pair(text, index) for index in range(start, end - 1)):
             return False
         return end == len(text) or text[end] in FUNCTION or not is_pair(text, end - 1)
-
-    def _may_both(self, start: int, end: int, chance: float, seen: float) -> bool:
-        is_likely = chance >= DOUBTFUL_ALONE or (chance >= DOUBTFUL_TOGETHER and seen >= LIKELY)
-        if is_likely and not self._is_term_or_product(start, end) and not self._begins_blocked(start):
-            return True
-        is_possible = seen >= MAY_BOTH_FIRST or not is_seen(self.text, start)
-        if (
-            chance < MAY_BOTH
-            or not is_possible
-            or is_pair(self.text, start, often=True)
-            or is_pair(self.text, end - 1, often=True)
-        ):
-            return False
-        return not self._is_listed_word(start, end) and not self._is_term_or_product(start, end)
 
     def _is_listed_word(self, start: int, end: int) -> bool:
         """Whether it is, or begins with, a word of the lists that begins with a surname: (尚安静), (罗汉)果."""
