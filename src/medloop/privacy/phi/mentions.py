@@ -115,9 +115,10 @@ def _parts_of(person: str) -> dict[str, bool] | None:
 
 
 def _find_chinese(folded: str, names: set[str]) -> Iterator[Span]:
-    givens = {given for name in names if (given := given_of(name)) and not _is_word(given)}
     yield from _find_each(folded, names, "")
-    yield from _find_each(folded, givens, _SURNAMES)
+    if len(names) <= _FEW:
+        givens = {given for name in names if (given := given_of(name)) and not _is_word(given)}
+        yield from _find_each(folded, givens, _SURNAMES)
 
 
 def _find_each(folded: str, names: set[str], not_behind: str) -> Iterator[Span]:

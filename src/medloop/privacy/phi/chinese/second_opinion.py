@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medloop.privacy.phi.allowed import is_term
-from medloop.privacy.phi.chinese import names, network, second_choice, second_network, slots
-from medloop.privacy.phi.chinese.cues import NOBODY, RECORD, SAYS, TITLED_BEHIND, WEEKDAY_WISH_OR_TOWN
+from medloop.privacy.phi.chinese import choice, names, network, second_choice, second_network, slots
+from medloop.privacy.phi.chinese.cues import NOBODY, SAYS, TITLED_BEHIND, WEEKDAY_WISH_OR_TOWN
 from medloop.privacy.phi.chinese.extent import FUNCTION, opens
 from medloop.privacy.phi.chinese.products import is_product
 from medloop.privacy.phi.chinese.words import blocked_words, is_pair, is_seen, ordinary_words, pair_groups
@@ -32,7 +32,7 @@ SURE_OF_CALLED = 0.5  # the same where the text says that somebody is called so
 LIKELY = 0.5
 LEFT = 0.5  # how close what is doubted comes to being a name
 NOTE = 60  # characters; of a longer text the second network reads only what is around a candidate: all of it would add a third to its time
-BESIDE = 20  # characters to each side of such a candidate
+BESIDE = 16  # characters to each side of such a candidate
 LIKELY_IN_LONG = 0.25  # from this chance of the first network
 WORD_IN_LONG = 0.2  # below this chance such a candidate is a word, if nothing says that it is a person
 _MOST = 20  # candidates; a text with more is full of names
@@ -271,6 +271,9 @@ def opinion_on_long(text: str, first: Sequence[Candidate], chosen: Sequence[tupl
 
 
 _SPEAKS_OF_SOMEBODY = lazy_pattern("[我他她]|孩子|宝宝|患儿|老公|老婆|爱人|儿子|女儿|[爸妈爷奶]")
+_BEGINS_NO_NAME = frozenset(
+    FUNCTION + "没很最个着但而且因此只如除此挺哪什咋再更才每其各某些另该并或若虽则咳得吓头血脚背胸腹腰腿膝肝肾肺胃痛癫"
+)
 _PLACE = lazy_pattern(
     r"(?:(?<![\u4e00-\u9fff])|(?<=[给让把被跟和对是问陪带找哄喂抱叫而但并])|(?<=但是|可是|所以|因为|如果|后来|结果|而且|然后|现在|虽然))[\u4e00-\u9fff]{2}"
 )
@@ -282,8 +285,12 @@ def _unknown_pairs(text: str) -> Iterator[Candidate]:
         return
     pairs = pair_groups()[2]
     for match in _PLACE.finditer(text):
-        if match[0] not in pairs and match[0][0] not in FUNCTION:
+        if match[0] not in pairs and match[0][0] not in _BEGINS_NO_NAME:
             yield match.start(), match.end(), 0.0
+
+
+def _choose(text: str, spans: Sequence[Candidate], about_person: bool) -> tuple[list[tuple[int, int]], float]:
+    return names.choose(text, spans, about_person or choice.is_record(text)) if spans else ([], 0.0)
 
 
 def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], float, SecondOpinion | None]:
@@ -293,9 +300,9 @@ def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], 
     """
     if not _HAN.search(text):
         return [], 0.0, None
-    first, in_record = names.candidates(text, network.load()), about_person or bool(RECORD.search(text))
+    first = names.candidates(text, network.load())
     if len(text) > NOTE:
-        chosen, nearest = names.choose(text, first, in_record)
+        chosen, nearest = _choose(text, first, about_person)
         opinion = opinion_on_long(text, first, chosen)
         if opinion is None:
             return chosen, nearest, None
@@ -303,6 +310,6 @@ def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], 
         added, doubt = opinion.missed(chosen, first)
         return chosen + added, max(nearest, doubt), None
     opinion = SecondOpinion(text)
-    chosen, nearest = names.choose(text, opinion.without_words(first), in_record)
+    chosen, nearest = _choose(text, opinion.without_words(first), about_person)
     added, doubt = opinion.missed(chosen, first)
     return chosen + added, max(nearest, doubt), opinion
