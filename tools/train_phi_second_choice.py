@@ -30,6 +30,7 @@ from medloop.privacy.phi.normalize import fold
 
 OUT = Path(__file__).parent.parent / "src/medloop/assets/phi/second_choice_zh.json"
 NAMED_TEXTS, OWN, LONGEST = 4000, 1000, 500
+GENERATED = 0.5  # what a candidate in a generated text counts
 NEWS, NO_MEDICINE, RIDGE = 2, 0.5, 1.0  # which lines of the newspaper, and what a candidate in it or in a review counts
 
 
@@ -79,14 +80,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
     texts, tagged = whole_texts(args.carriers), tagged_sentences(args.tagged)
-    maker = ContextMaker(992, texts, tagged, [], frequent_nouns(args.tagged), measured_names())
+    reviews = review_sentences(args.reviews)
+    maker = ContextMaker(992, texts, tagged, reviews, frequent_nouns(args.tagged), measured_names())
     rows = list[Sample]()
     for _ in range(NAMED_TEXTS):
         rows += samples(*with_name(maker, maker.rng.choice(maker.about_kin)), 1.0)
+        rows += samples(*maker.text(), GENERATED)
     own = dict.fromkeys(message["content"] for row in generate(OWN, seed=8) for message in row["messages"])
     for piece in [*texts, *(piece for text in texts for piece in SENTENCE.findall(text)), *own]:
         rows += samples(piece, [], 1.0)
-    for piece in [*maker.no_news[::NEWS], *review_sentences(args.reviews)]:
+    for piece in [*maker.no_news[::NEWS], *reviews]:
         rows += samples(piece, [], NO_MEDICINE)
     weights = fit(rows, RIDGE)
     args.out.write_text(json.dumps(weights, indent=1) + "\n")

@@ -32,7 +32,7 @@ SURE_OF_CALLED = 0.5  # the same where the text says that somebody is called so
 LIKELY = 0.5
 LEFT = 0.5  # how close what is doubted comes to being a name
 NOTE = 60  # characters; of a longer text the second network reads only what is around a candidate: all of it would add a third to its time
-BESIDE = 16  # characters to each side of such a candidate
+BESIDE = 20  # characters to each side of such a candidate
 LIKELY_IN_LONG = 0.25  # from this chance of the first network
 WORD_IN_LONG = 0.2  # below this chance such a candidate is a word, if nothing says that it is a person
 _MOST = 20  # candidates; a text with more is full of names
@@ -127,8 +127,8 @@ class SecondOpinion:
                     added.append((start, end))
                     continue
             likelihood = self.likelihood(start, end, chance, seen)
-            if names.is_taken_or_ill(self.text, start, end):
-                likelihood = 0.0  # 吃了(年糕)
+            if names.is_taken_or_ill(self.text, start, end) or _ILLNESS_BEHIND.match(self.text, end):
+                likelihood = 0.0  # 吃了(年糕), (克山)病
             if likelihood >= second_choice.SURE and not self._is_term_or_product(start, end):
                 added.append((start, end))
                 continue
