@@ -13,7 +13,7 @@ from medloop.privacy.phi.chinese import names
 from medloop.privacy.phi.chinese.words import is_given, is_pair, is_seen
 from medloop.privacy.phi.guards import lazy_pattern
 
-SURE = 0.7  # from here a candidate is a name
+SURE = 0.8  # from here a candidate is a name
 DOUBTFUL = 0.11  # from here it is a reason to doubt
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
 
