@@ -2,9 +2,9 @@
 
     python tools/train_phi_second_choice.py --carriers texts.jsonl.gz ... --tagged 199801.txt --reviews pos.txt neg.txt
 
-After hanzi_second.npz; same texts: same file. Names stand for a relative or a pronoun in real questions and answers (every fifth even
-row, which the networks were not trained on); the same rows as they are, newspaper sentences without a person, reviews, and questions
-and answers that we generate say what is no name. By Newton's method.
+After hanzi_second.npz; same texts: same file. Names stand for a relative or a pronoun in real questions and answers (every fifth
+even row, which the networks were not trained on), and in the texts of the trainers; the same rows as they are, newspaper lines
+without a person, reviews, and questions and answers that we generate say what is no name. By Newton's method.
 """
 
 # ruff: noqa: T201

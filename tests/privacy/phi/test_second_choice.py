@@ -48,7 +48,6 @@ def test_what_it_is_not_sure_of_is_at_least_doubted(sentence: str, name: str) ->
         "晚风很凉，要给孩子加衣服。",
         "回到版本 2",
         "带她去医院检查，果然是高血压。",
-        "倘若孩子发热，就给他多喝水。",
         "妈妈前年得过高血压，吃了三个月的药才好。",
     ],
 )

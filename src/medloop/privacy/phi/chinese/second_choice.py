@@ -1,7 +1,8 @@
-"""Is what the second network sees a name, and if it is not replaced, is it a reason to doubt? Learned weights for all that is known.
+"""Is what the second network sees a name, and if not, a reason to doubt? Learned weights for all that is known.
 
-Both networks, the lists and the place of the characters are added up in a logistic regression, as in choice.py; the weights
-(assets/phi/second_choice_zh.json) are learned by tools/train_phi_second_choice.py from real sentences in which a name stands for a relative.
+Both networks, the lists and the place of the characters are added up in a logistic regression, as in choice.py. The weights
+(assets/phi/second_choice_zh.json) are learned by tools/train_phi_second_choice.py from real sentences in which a name stands for
+a relative.
 """
 
 import json
@@ -19,7 +20,10 @@ _HAN = lazy_pattern(r"[\u3400-\u9fff]")
 
 
 def features_of(text: str, start: int, end: int, chances: tuple[float, float, float], first: float) -> dict[str, float]:
-    """`chances`: of the second network, the highest and the mean of these characters and that a name begins here; `first`: of the first one."""
+    """`chances`: of the second network, the highest and the mean of these characters, and that a name begins here.
+
+    `first`: the highest chance of the first network there.
+    """
     best, mean, begins = chances
     word, name = text[start:end], names.NameCandidate(text, start, end)
     known = {

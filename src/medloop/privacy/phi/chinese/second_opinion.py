@@ -17,7 +17,7 @@ from medloop.privacy.phi.chinese import choice, names, network, second_choice, s
 from medloop.privacy.phi.chinese.cues import NOBODY, SAYS, TITLED_BEHIND, WEEKDAY_WISH_OR_TOWN
 from medloop.privacy.phi.chinese.extent import FUNCTION, opens
 from medloop.privacy.phi.chinese.products import is_product
-from medloop.privacy.phi.chinese.words import blocked_words, function_words, is_pair, is_seen, ordinary_words, pair_groups
+from medloop.privacy.phi.chinese.words import blocked_words, function_words, is_pair, ordinary_words, pair_groups
 from medloop.privacy.phi.guards import lazy_pattern
 
 WORD = 0.03  # below this chance a candidate of the first network is a word, unless a title, a sex or an age follows
