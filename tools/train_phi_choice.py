@@ -60,6 +60,20 @@ def real(paths: Sequence[Path]) -> Iterable[Sample]:
                         yield from samples(text[:LONGEST], [], 1.0)
 
 
+def fit(rows: Sequence[Sample], ridge: float) -> dict[str, float]:
+    """Weights of a logistic regression, by Newton's method."""
+    columns = ["always", *sorted({name for features, _, _ in rows for name in features})]
+    table = np.array([[1.0, *(features.get(name, 0.0) for name in columns[1:])] for features, _, _ in rows])
+    gold, weight = np.array([float(is_name) for _, is_name, _ in rows]), np.array([weight for _, _, weight in rows])
+    solution = np.zeros(len(columns))
+    for _ in range(40):
+        chance = 1 / (1 + np.exp(-table @ solution))
+        gradient = table.T @ (weight * (chance - gold)) + ridge * solution
+        curvature = (table * (weight * chance * (1 - chance))[:, None]).T @ table + ridge * np.eye(len(columns))
+        solution -= np.linalg.solve(curvature, gradient)
+    return {name: round(float(value), 3) for name, value in zip(columns, solution, strict=True)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--carriers", type=Path, nargs="*", default=[])
@@ -68,19 +82,11 @@ def main() -> None:
     maker = Maker(991, sentences(args.carriers, "dev"))
     rows = [*readable(), *real(args.carriers)]
     rows += [sample for _ in range(GENERATED) for sample in samples(*maker.text(), LIGHT)]
-    columns = ["always", *sorted({name for features, _, _ in rows for name in features})]
-    table = np.array([[1.0, *(features.get(name, 0.0) for name in columns[1:])] for features, _, _ in rows])
-    gold, weight = np.array([float(is_name) for _, is_name, _ in rows]), np.array([weight for _, _, weight in rows])
-    solution = np.zeros(len(columns))
-    for _ in range(40):
-        chance = 1 / (1 + np.exp(-table @ solution))
-        gradient = table.T @ (weight * (chance - gold)) + RIDGE * solution
-        curvature = (table * (weight * chance * (1 - chance))[:, None]).T @ table + RIDGE * np.eye(len(columns))
-        solution -= np.linalg.solve(curvature, gradient)
-    args.out.write_text(
-        json.dumps({name: round(float(value), 3) for name, value in zip(columns, solution, strict=True)}, indent=1) + "\n"
+    weights = fit(rows, RIDGE)
+    args.out.write_text(json.dumps(weights, indent=1) + "\n")
+    print(
+        f"{len(rows)} candidates, {sum(is_name for _, is_name, _ in rows)} of them names; {len(weights)} weights", file=sys.stderr
     )
-    print(f"{len(rows)} candidates, {int(gold.sum())} of them names; {len(columns)} weights", file=sys.stderr)
 
 
 if __name__ == "__main__":

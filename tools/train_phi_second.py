@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from phi_batches import Row, batches
-from phi_contexts_zh import ContextMaker, review_sentences
+from phi_contexts_zh import ContextMaker, measured_names, review_sentences
 from phi_corpus_zh import SOUNDS, Maker, Span, sentences
-from phi_tagged_zh import tagged_sentences
+from phi_tagged_zh import frequent_nouns, tagged_sentences
 from torch import nn
 from train_phi_zh import frequent_codes
 
@@ -44,14 +44,26 @@ class LayMaker(ContextMaker):
     """Also lay sentences, real ones on which the first network is wrong, and contexts of others."""
 
     def __init__(
-        self, seed: int, carriers: list[str], hard: list[str], tagged: list[tuple[str, list[Span]]], reviews: list[str]
+        self,
+        seed: int,
+        carriers: list[str],
+        hard: list[str],
+        tagged: list[tuple[str, list[Span]]],
+        reviews: list[str],
+        nouns: list[str],
+        measured: list[str],
     ) -> None:
-        super().__init__(seed, carriers, tagged, reviews)
+        super().__init__(seed, carriers, tagged, reviews, nouns, measured)
         self.hard = hard
         named, free = (HERE / "phi_lay_zh.txt").read_text(encoding="utf-8").split("== free\n")
         self.lay = [line for line in named.splitlines() if line and line[0] not in "#="]
         self.lay_free = free.splitlines()
         self.terms = [term for line in lists.lines("medical_zh.txt") for term in line.split()]
+
+    def add_hard(self, model: second_network.SecondNetwork) -> None:
+        """Also what the network that is being trained takes for a name."""
+        self.hard = [*dict.fromkeys([*self.hard, *find_hard([*self.carriers, *self.no_news], model)])]
+        print(f"{len(self.hard)} hard sentences", flush=True)
 
     def slot(self, name: str) -> str:
         rng = self.rng
@@ -69,11 +81,11 @@ class LayMaker(ContextMaker):
 
     def text(self) -> tuple[str, list[Span]]:
         r = self.rng.random()
-        if r < 0.32:
+        if r < 0.26:
             return Maker.text(self)
-        if r < 0.46 and self.hard:
+        if r < 0.42 and self.hard:
             return self.rng.choice(self.hard), []
-        if r < 0.76:
+        if r < 0.82:
             return self.of_others()
         text, spans = self.lay_text()
         if self.rng.random() < 0.35:
@@ -132,17 +144,22 @@ def hide_some(rows: np.ndarray, rng: np.random.Generator) -> None:
         flags[rng.random(flags.shape) < NO_FLAG] &= ~(1 << bit)
 
 
-def find_hard(carriers: list[str]) -> list[str]:
-    """Real sentences without names in which the first network sees one."""
+def find_hard(carriers: list[str], second: second_network.SecondNetwork | None = None) -> list[str]:
+    """Real sentences without names in which the first network sees one, or this one."""
     model, hard = network.load(), list[str]()
     for text in map(fold, carriers):
-        found = [span for span in names.candidates(text, model) if span[2] >= HARD] if names._HAN.search(text) else []
+        if not names._HAN.search(text):
+            continue
+        if second is None:
+            found = [span for span in names.candidates(text, model) if span[2] >= HARD]
+        else:
+            found = [(at, at + 1, 1.0) for at in (second.chances(text)[0] >= HARD).nonzero()[0].tolist()]
         if found and not any(TITLED_BEHIND.match(text, end) for _, end, _ in found):
             hard.append(text)
     return hard
 
 
-def train(maker: Maker, texts: int, epochs: int, seed: int) -> dict[str, np.ndarray]:
+def train(maker: LayMaker, texts: int, epochs: int, seed: int) -> dict[str, np.ndarray]:
     torch.manual_seed(seed)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -165,6 +182,8 @@ def train(maker: Maker, texts: int, epochs: int, seed: int) -> dict[str, np.ndar
             schedule.step()
             total += loss.item()
         print(f"epoch {epoch + 1}: loss {total * BATCH / texts:.4f}, {time.monotonic() - began:.0f} s", flush=True)
+        if epoch + 1 in (epochs // 2, epochs - 2):
+            maker.add_hard(second_network.SecondNetwork(weights_of(net, codes)))
     return weights_of(net, codes)
 
 
@@ -190,7 +209,9 @@ def main() -> None:
     hard = find_hard(carriers)
     tagged, reviews = tagged_sentences(args.tagged), review_sentences(args.reviews)
     print(f"{len(carriers)} sentences, {len(hard)} of them hard; {len(tagged)} of news, {len(reviews)} of reviews", flush=True)
-    weights = train(LayMaker(args.seed, carriers, hard, tagged, reviews), args.texts, args.epochs, args.seed)
+    nouns = frequent_nouns(args.tagged)
+    maker = LayMaker(args.seed, carriers, hard, tagged, reviews, nouns, measured_names())
+    weights = train(maker, args.texts, args.epochs, args.seed)
     np.savez(args.out, **weights)
     print(f"{args.out.stat().st_size / 1e6:.2f} MB, sha256 {hashlib.sha256(args.out.read_bytes()).hexdigest()}")
 

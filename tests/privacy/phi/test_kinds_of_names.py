@@ -112,7 +112,13 @@ def test_what_its_cue_or_its_place_gives_away_is_replaced(text: str, secret: str
 
 
 @pytest.mark.parametrize(
-    "text", ["金银花的血常规出来了，白细胞两万。", "我发小任性打完狂犬疫苗头晕。", "常山：肌酐升到230，请肾内会诊。"]
+    ("text", "name"),
+    [
+        ("金银花的血常规出来了，白细胞两万。", "金银花"),
+        ("我发小任性打完狂犬疫苗头晕。", "任性"),
+        ("常山：肌酐升到230，请肾内会诊。", "常山"),
+    ],
 )
-def test_a_word_where_a_name_stands_is_held(text: str) -> None:
-    assert assess(text).quarantined
+def test_a_word_where_a_name_stands_is_replaced_or_held(text: str, name: str) -> None:
+    assessment = assess(text)
+    assert name not in assessment.cleaned or assessment.quarantined

@@ -40,13 +40,11 @@ def test_texts_of_one_character_and_of_no_word_are_read() -> None:
         assert len(inside) == len(begins) == len(text)
 
 
-@pytest.mark.parametrize(("name", "is_replaced"), [("佩芝", True), ("嘉月", True), ("线芳", False), ("优素福", False)])
-def test_a_name_in_a_long_text_is_replaced_or_doubted_by_what_is_around_it(name: str, is_replaced: bool) -> None:
+@pytest.mark.parametrize("name", ["佩芝", "嘉月", "线芳", "优素福"])
+def test_a_name_in_a_long_text_is_replaced_by_what_is_around_it(name: str) -> None:
     question = f"我们结婚三年了，{name}怀孕两个多月，最近总是恶心，晚上睡不好，白天没有精神，饭也吃得很少，"
     question += "去社区卫生院查了血和尿，说是有点贫血，让多吃肉和蛋，别的没有说什么，我很担心。"
-    assessment = assess(question)
-    assert len(question) > second_opinion.NOTE
-    assert name not in assessment.cleaned if is_replaced else assessment.quarantined
+    assert len(question) > second_opinion.NOTE and name not in assess(question).cleaned
 
 
 def test_a_window_of_a_long_text_is_read_as_it_is_alone() -> None:
@@ -81,9 +79,9 @@ def test_it_adds_what_it_is_sure_of_and_doubts_what_it_is_not(monkeypatch: pytes
     led, alone = "给闹闹喂药", "这里闹闹嗡嗡响"
     assert opinion(led, 0.99).missed([], []) == ([(1, 3)], 0.0)
     assert opinion(led, 0.99).missed([(1, 3)], []) == ([], 0.0)
-    assert opinion(led, second_opinion.DOUBTFUL).missed([], []) == ([], second_opinion.LEFT)
-    assert opinion(alone, 0.3).missed([], []) == ([], 0.0)  # nothing says that a person is named
-    assert opinion(alone, 0.6).missed([], []) == ([], second_opinion.LEFT)  # but no medical text has these characters
+    assert opinion(led, 0.3).missed([], []) == ([], second_opinion.LEFT)
+    assert opinion(alone, 0.15).missed([], []) == ([], 0.0)
+    assert opinion(alone, 0.4).missed([], []) == ([], second_opinion.LEFT)
     assert opinion(alone, 0.99).missed([], []) == ([(2, 4)], 0.0)
     assert opinion(alone, 0.6).missed([], [(2, 4, 0.9)]) == ([(2, 4)], 0.0)  # both networks think so
     assert second_opinion.find(led + "，" * second_opinion.NOTE)[2] is None  # too long for it

@@ -28,10 +28,15 @@ DOUBTFUL_SEEN = 0.8  # the same for characters that stand side by side in medica
 _DIGIT = lazy_pattern(r"\d")
 
 
+@lru_cache(maxsize=4)
+def is_record(text: str) -> bool:
+    return RECORD.search(text) is not None
+
+
 def text_features(text: str, has_certain: bool) -> dict[str, float]:
     """What is the same for all candidates of a text. `has_certain`: the network is certain of one of them."""
     known = {
-        "record": RECORD.search(text) is not None, "person": PERSON_WORD.search(text) is not None, "certain": has_certain,
+        "record": is_record(text), "person": PERSON_WORD.search(text) is not None, "certain": has_certain,
         "short text": len(text) < 60, "long text": len(text) > 200, "digits": _DIGIT.search(text) is not None,
     }  # fmt: skip
     return {name: float(value) for name, value in known.items()}

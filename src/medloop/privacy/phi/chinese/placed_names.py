@@ -5,6 +5,7 @@
 
 # ruff: noqa: E501  lists and patterns in long lines are easier to read than in pieces
 from collections.abc import Iterator
+from functools import lru_cache
 
 from medloop.privacy.phi import lists
 from medloop.privacy.phi.allowed import is_term
@@ -174,7 +175,7 @@ def _find_led(text: str) -> Iterator[tuple[int, int]]:
         begins = surname_length(text, start) > 0 or is_given(name)
         return begins and not _NO_LED.search(name) and not _is_word(text, start, end)
 
-    yield from spans_where(_LED, text, is_name)
+    yield from (span for span in _led(text) if is_name(*span))
 
 
 def _find_openings(text: str) -> Iterator[tuple[int, int]]:
@@ -185,24 +186,33 @@ def _find_openings(text: str) -> Iterator[tuple[int, int]]:
         begins = surname_length(text, start) > 0 or name[0] in WORD_SURNAMES or is_given(name)
         return begins and not _HEADING.search(name) and not _is_word(text, start, end)
 
-    for regex in (_NOTE_OPENS, _SUBJECT):
-        yield from spans_where(regex, text, is_name)
+    yield from (span for span in _openings(text) if is_name(*span))
+
+
+@lru_cache(maxsize=2)
+def _led(text: str) -> tuple[tuple[int, int], ...]:
+    """What stands behind a person; looked for once, for names and for doubt."""
+    return tuple(match.span("name") for match in _LED.finditer(text))
+
+
+@lru_cache(maxsize=2)
+def _openings(text: str) -> tuple[tuple[int, int], ...]:
+    """What a note or a sentence begins with, before a finding."""
+    return tuple(match.span("name") for regex in (_NOTE_OPENS, _SUBJECT) for match in regex.finditer(text))
 
 
 def may_name(text: str) -> bool:
     """Whether a word stands where a name does: 金银花的血常规, 我发小任性打完."""
     if len(text) > _NOTE:
         return False
-    for match in _LED.finditer(text):
-        start, end = match.span("name")
-        if surname_length(text, start) and not _NO_LED.search(match["name"]) and not is_term(text, (start, end, "NAME")):
+    for start, end in _led(text):
+        if surname_length(text, start) and not _NO_LED.search(text[start:end]) and not is_term(text, (start, end, "NAME")):
             return True
-    for regex in (_NOTE_OPENS, _SUBJECT):
-        for match in regex.finditer(text):
-            name = match["name"]
-            begins = surname_length(text, match.start("name")) > 0 or is_given(name) or name[0] in WORD_SURNAMES
-            if begins and not _HEADING.search(name):
-                return True
+    for start, end in _openings(text):
+        name = text[start:end]
+        begins = surname_length(text, start) > 0 or is_given(name) or name[0] in WORD_SURNAMES
+        if begins and not _HEADING.search(name):
+            return True
     return any(not _NO_SURGEON.search(match["name"]) for match in _SURGEONS.finditer(text))
 
 

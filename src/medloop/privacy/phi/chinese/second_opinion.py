@@ -6,37 +6,33 @@ text it reads what is beside the candidates of the first network.
 """
 
 # ruff: noqa: E501  patterns in long lines are easier to read than in pieces
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medloop.privacy.phi.allowed import is_term
-from medloop.privacy.phi.chinese import names, network, second_network
-from medloop.privacy.phi.chinese.cues import NOBODY, RECORD, SAYS, TITLED_BEHIND, WEEKDAY_WISH_OR_TOWN
+from medloop.privacy.phi.chinese import choice, names, network, second_choice, second_network, slots
+from medloop.privacy.phi.chinese.cues import NOBODY, SAYS, TITLED_BEHIND, WEEKDAY_WISH_OR_TOWN
 from medloop.privacy.phi.chinese.extent import FUNCTION, opens
 from medloop.privacy.phi.chinese.products import is_product
-from medloop.privacy.phi.chinese.words import blocked_words, is_pair, is_seen, ordinary_words
+from medloop.privacy.phi.chinese.words import blocked_words, function_words, is_pair, ordinary_words, pair_groups
 from medloop.privacy.phi.guards import lazy_pattern
 
 WORD = 0.03  # below this chance a candidate of the first network is a word, unless a title, a sex or an age follows
 SURE = 0.85  # from here what the first network missed is a name, where something names a person
 SURE_TOGETHER = 0.7  # the same where the first network finds it likely
-DOUBTFUL = 0.3  # from here it is a reason to doubt
-DOUBTFUL_ALONE = 0.9  # the same where nothing names a person
-DOUBTFUL_TOGETHER = 0.8  # the same where the first network finds it likely, too
 BOTH, BOTH_FIRST = 0.5, 0.4  # from these chances of the second and the first network it is a name, wherever it stands
 ALONE = 0.85  # from this chance of the second network alone
 ALONE_IN_LONG = 0.9  # the same in a long text, of the extent that the first one sees
 BOTH_OF_WORD = 0.7  # the same of both networks for an ordinary word: (石头)从滑梯上摔了
-MAY_BOTH, MAY_BOTH_FIRST = 0.4, 0.1  # from these it is a reason to doubt; the first one alone for characters of no word
 DOUBTFUL_FIRST = 0.5  # from this chance of the first network alone, where something names a person
 SURE_OF_CALLED = 0.5  # the same where the text says that somebody is called so
 LIKELY = 0.5
 LEFT = 0.5  # how close what is doubted comes to being a name
 NOTE = 60  # characters; of a longer text the second network reads only what is around a candidate: all of it would add a third to its time
-BESIDE = 28  # characters to each side of such a candidate
+BESIDE = 20  # characters to each side of such a candidate
 LIKELY_IN_LONG = 0.25  # from this chance of the first network
 WORD_IN_LONG = 0.2  # below this chance such a candidate is a word, if nothing says that it is a person
 _MOST = 20  # candidates; a text with more is full of names
@@ -55,6 +51,7 @@ _CALLED = lazy_pattern("[大小乳]名[叫是]?$|名叫$|名字[叫是]$")
 _NOBODY = lazy_pattern(
     "[家的们才刚不没了着过些很吗呢吧把被得]|点(?!点)|先(?![锋明勇国军平贵])|安慰|请[安转提告]|[一二两三四五六七八九十几]{1,3}[岁个米斤月天年一二三四五六七八九十]"
 )
+_EVERYDAY = lazy_pattern("救护车|版本|模型|原件|陆续")  # words that both networks take for names in some places
 _ILLNESS_BEHIND = lazy_pattern("病(?![了倒重人])|癫痫|氏|综合[征症]|[试实]验|反射|瘤|痣|疹")  # (杰克逊)癫痫, (富贵)病
 Candidate = tuple[int, int, float]  # start, end and the highest chance
 
@@ -83,7 +80,8 @@ class SecondOpinion:
         return [
             span
             for span in spans
-            if self.inside[span[0] : span[1]].max() >= WORD or TITLED_BEHIND.match(self.text, span[1]) is not None
+            if TITLED_BEHIND.match(self.text, span[1]) is not None
+            or (self.inside[span[0] : span[1]].max() >= WORD and not self._is_everyday(*span[:2]))
         ]
 
     def is_word(self, start: int, end: int) -> bool:
@@ -113,13 +111,14 @@ class SecondOpinion:
             while index < len(known) and known[index][1] <= start:
                 index += 1
             if index < len(known) and known[index][0] < end:
-                if chance >= ALONE and start <= known[index][0] and known[index][1] < end:
+                is_part = start <= known[index][0] and known[index][1] <= end and known[index] != (start, end)
+                if is_part and (chance >= ALONE or self.likelihood(start, end, chance, 1.0) >= second_choice.SURE):
                     added.append((start, end))  # the first network saw a part of it: (查良)镛
                 continue
             while near < len(first) and first[near][1] <= start:
                 near += 1
             seen = first[near][2] if near < len(first) and first[near][0] < end else 0.0
-            if any(words.match(self.text, start) for words in (_NOBODY, NOBODY, WEEKDAY_WISH_OR_TOWN)):
+            if self._is_nobody(start, end):
                 continue
             if self._names_person(start, end):
                 sure = SURE_TOGETHER if seen >= LIKELY else SURE
@@ -127,8 +126,12 @@ class SecondOpinion:
                 if chance >= sure and not self._is_known_word(start, end, seen):
                     added.append((start, end))
                     continue
-                if chance >= DOUBTFUL and not is_pair(self.text, start, often=True):
-                    nearest = LEFT
+            likelihood = self.likelihood(start, end, chance, seen)
+            if names.is_taken_or_ill(self.text, start, end) or _ILLNESS_BEHIND.match(self.text, end):
+                likelihood = 0.0  # 吃了(年糕), (克山)病
+            if likelihood >= second_choice.SURE and not self._is_term_or_product(start, end):
+                added.append((start, end))
+                continue
             is_sure = min(chance, seen) >= BOTH_OF_WORD and not self._begins_blocked(start)
             agree = seen >= BOTH_FIRST and first[near][:2] == (start, end)  # else a part of the name would be left
             if self.is_long:
@@ -137,21 +140,43 @@ class SecondOpinion:
                 is_likely = chance >= ALONE or (agree and chance >= BOTH)
             if is_likely and self._is_no_word(start, end, is_sure):
                 added.append((start, end))
-            elif (chance >= ALONE_IN_LONG or not self.is_long) and self._may_both(start, end, chance, seen):
+            elif likelihood >= second_choice.DOUBTFUL:
                 nearest = LEFT
         taken = [*known, *added]
         if nearest < LEFT and any(self._may_name(span) and not _overlaps(span, taken) for span in first):
             nearest = LEFT
         return added, nearest
 
+    def features_of(self, start: int, end: int, chance: float, seen: float) -> dict[str, float]:
+        """What `second_choice` weighs; `seen`: the highest chance of the first network there."""
+        chances = (chance, float(self.inside[start:end].mean()), float(self.begins[start]))
+        return second_choice.features_of(self.text, start, end, chances, seen)
+
+    def likelihood(self, start: int, end: int, chance: float, seen: float) -> float:
+        return second_choice.chance(self.features_of(start, end, chance, seen))
+
     def _may_name(self, span: Candidate) -> bool:
         """Whether the first network alone sees a name where something names a person: (若水)患儿热性惊厥."""
         start, end, chance = span
         if chance < DOUBTFUL_FIRST or end - start < 2 or is_pair(self.text, start, often=True):
             return False
-        if any(words.match(self.text, start) for words in (_NOBODY, NOBODY, WEEKDAY_WISH_OR_TOWN)):
+        if self._is_nobody(start, end):
             return False
         return self._names_person(start, end) and not self._is_term_or_product(start, end)
+
+    def _is_nobody(self, start: int, end: int) -> bool:
+        """A relative or a patient, what somebody cries or calls for, and everyday words: (母亲), 叫(疼)."""
+        text = self.text
+        if text[start:end] in function_words() or self._is_everyday(start, end) or slots.ANY_PERSON.fullmatch(text, start, end):
+            return True
+        if any(words.match(text, start) for words in (_NOBODY, NOBODY, WEEKDAY_WISH_OR_TOWN)):
+            return True
+        return text[max(0, start - 1) : start] == "叫" and slots.CRIES.search(text, start, end) is not None
+
+    def _is_everyday(self, start: int, end: int) -> bool:
+        return any(
+            word.start() < end and start < word.end() for word in _EVERYDAY.finditer(self.text, max(0, start - 2), end + 2)
+        )
 
     def _is_no_word(self, start: int, end: int, is_sure: bool) -> bool:
         """Whether no list and no count of medical texts knows it as a word, or as part of one: not (灵芝), (宫外)孕, (陆续)做了."""
@@ -167,20 +192,6 @@ class SecondOpinion:
         if any(is_pair(text, index) for index in range(start, end - 1)):
             return False
         return end == len(text) or text[end] in FUNCTION or not is_pair(text, end - 1)
-
-    def _may_both(self, start: int, end: int, chance: float, seen: float) -> bool:
-        is_likely = chance >= DOUBTFUL_ALONE or (chance >= DOUBTFUL_TOGETHER and seen >= LIKELY)
-        if is_likely and not self._is_term_or_product(start, end) and not self._begins_blocked(start):
-            return True
-        is_possible = seen >= MAY_BOTH_FIRST or not is_seen(self.text, start)
-        if (
-            chance < MAY_BOTH
-            or not is_possible
-            or is_pair(self.text, start, often=True)
-            or is_pair(self.text, end - 1, often=True)
-        ):
-            return False
-        return not self._is_listed_word(start, end) and not self._is_term_or_product(start, end)
 
     def _is_listed_word(self, start: int, end: int) -> bool:
         """Whether it is, or begins with, a word of the lists that begins with a surname: (尚安静), (罗汉)果."""
@@ -250,6 +261,38 @@ def _without_words(text: str, chosen: Sequence[tuple[int, int]], opinion: Second
     ]
 
 
+def opinion_on_long(text: str, first: Sequence[Candidate], chosen: Sequence[tuple[int, int]]) -> SecondOpinion | None:
+    """What the second network makes of the places of a long text where somebody may be named; None where there is none, or too many."""
+    likely = [span for span in first if span[2] >= LIKELY_IN_LONG or span[:2] in chosen]
+    if len(likely) > _MOST:
+        return None
+    around = sorted([*likely, *_unknown_pairs(text)])
+    return SecondOpinion(text, around=around) if around else None
+
+
+_SPEAKS_OF_SOMEBODY = lazy_pattern("[我他她]|孩子|宝宝|患儿|老公|老婆|爱人|儿子|女儿|[爸妈爷奶]")
+_BEGINS_NO_NAME = frozenset(
+    FUNCTION + "没很最个着但而且因此只如除此挺哪什咋再更才每其各某些另该并或若虽则咳得吓头血脚背胸腹腰腿膝肝肾肺胃痛癫"
+)
+_PLACE = lazy_pattern(
+    r"(?:(?<![\u4e00-\u9fff])|(?<=[给让把被跟和对是问陪带找哄喂抱叫而但并])|(?<=但是|可是|所以|因为|如果|后来|结果|而且|然后|现在|虽然))[\u4e00-\u9fff]{2}"
+)
+
+
+def _unknown_pairs(text: str) -> Iterator[Candidate]:
+    """Where a clause begins, or a verb has somebody behind it: two characters that hardly stand side by side in medical texts."""
+    if not _SPEAKS_OF_SOMEBODY.search(text):
+        return
+    pairs = pair_groups()[2]
+    for match in _PLACE.finditer(text):
+        if match[0] not in pairs and match[0][0] not in _BEGINS_NO_NAME:
+            yield match.start(), match.end(), 0.0
+
+
+def _choose(text: str, spans: Sequence[Candidate], about_person: bool) -> tuple[list[tuple[int, int]], float]:
+    return names.choose(text, spans, about_person or choice.is_record(text)) if spans else ([], 0.0)
+
+
 def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], float, SecondOpinion | None]:
     """The names of a folded text, how close the best of what was left came to being one (0 to 1), and the second network's view.
 
@@ -257,17 +300,16 @@ def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], 
     """
     if not _HAN.search(text):
         return [], 0.0, None
-    first, in_record = names.candidates(text, network.load()), about_person or bool(RECORD.search(text))
+    first = names.candidates(text, network.load())
     if len(text) > NOTE:
-        chosen, nearest = names.choose(text, first, in_record)
-        likely = [span for span in first if span[2] >= LIKELY_IN_LONG or span[:2] in chosen]
-        if not likely or len(likely) > _MOST:
+        chosen, nearest = _choose(text, first, about_person)
+        opinion = opinion_on_long(text, first, chosen)
+        if opinion is None:
             return chosen, nearest, None
-        opinion = SecondOpinion(text, around=likely)
         chosen = _without_words(text, chosen, opinion)
         added, doubt = opinion.missed(chosen, first)
         return chosen + added, max(nearest, doubt), None
     opinion = SecondOpinion(text)
-    chosen, nearest = names.choose(text, opinion.without_words(first), in_record)
+    chosen, nearest = _choose(text, opinion.without_words(first), about_person)
     added, doubt = opinion.missed(chosen, first)
     return chosen + added, max(nearest, doubt), opinion

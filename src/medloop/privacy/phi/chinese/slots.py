@@ -37,6 +37,7 @@ _KIN = (
 )
 _STAFF = "随访|护工|护理员|保姆|村医|家庭医生|社区医生|主管护师|护师|护士长|护士|医师|会诊医师|教授|陪护|同事|同学|邻居|朋友|室友|工友|房东|司机"
 _PATIENTS = "患者|病人|患儿|产妇|孕妇|伤者|死者|新生儿|受检者|被检者|留学生|投诉人|投诉者|随访对象|家属|亲属|代理人|联系人|监护人"
+ANY_PERSON = lazy_pattern(f"{_KIN}|{_STAFF}|{_PATIENTS}")
 _NAMED = "(?>名叫|叫做|大名|小名|乳名|学名|全名|真名|曾用名|(?<![象种症病物法俗又都学称就为会乱惊喊])叫)"
 _LABELS = (
     "姓名|名字|签名|签字|代签人?|记录人?者?|审核人?|复核|执笔|会诊医师|会诊医生|会诊|经治医师|主治医师|主管医师|责任护士|主管护师|术者|主刀|[一二三]助|助手|麻醉|器械|巡回|执行人?|核对人?|报告人|送检人|申请人|监护人|联系人|紧急联系人|家属|患者家属|家属签[名字]|患者|病人"
@@ -162,7 +163,7 @@ def _find_polite(text: str) -> Iterator[tuple[int, int]]:
 _CALLED = lazy_pattern(
     rf"(?:我|本人|[他她]|孩子|小孩|宝宝|宝贝|{_PATIENTS}|{_KIN})(?:的?(?:大名|小名|名字)[是叫]|名?叫做?|名叫)(?P<name>[{_HAN}]{{2,3}}?)(?=[,。;、/()!\s]|$|今年|\d)"
 )
-_CRIES = lazy_pattern(
+CRIES = lazy_pattern(
     "[痛疼晕痒胀酸麻累肿烧咳吐苦饿冷热哭闹喊车外停醒救命急饭餐滴声嚷唤单号]|难受|医生|护士|大夫|家属|保安|警|快递"
 )
 
@@ -178,7 +179,7 @@ def doubtful(text: str) -> bool:
     if any(not _begins_like_name(text, *span) for span in _related(text)):
         return True
     called = _CALLED.finditer(text) if "叫" in text or "名" in text else ()
-    if any(not _NOT_NAMES.search(match["name"]) and not _CRIES.search(match["name"]) for match in called):
+    if any(not _NOT_NAMES.search(match["name"]) and not CRIES.search(match["name"]) for match in called):
         return True
     words = {text[start:end] for start, end in _slots(text)}
     return any(word in ordinary_words() and not _NOT_NAMES.search(word) and not is_pair(word, 0) for word in words)

@@ -75,3 +75,9 @@ def is_seen(text: str, start: int) -> bool:
 def ordinary_words() -> frozenset[str]:
     """Ordinary words that hold a surname: 高血压, 白芍, 张力, 方法."""
     return frozenset(lists.lines("words_zh.txt"))
+
+
+@lru_cache(maxsize=1)
+def function_words() -> frozenset[str]:
+    """Adverbs, conjunctions and the like: 果然, 倘若."""
+    return frozenset(lists.lines("function_zh.txt"))
