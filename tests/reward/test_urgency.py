@@ -283,3 +283,14 @@ def test_the_n_grams_of_many_texts_are_those_of_each() -> None:
         numbers, ends = buckets_of(texts, kind)
         parts = [numbers[start:end] for start, end in pairwise([0, *ends])]
         assert all(np.array_equal(part, buckets(text, kind)) for part, text in zip(parts, texts, strict=True))
+
+
+@pytest.mark.parametrize("text", ["hi", "HI", "Si", "ok", "help", "HELP ME!", "please help me", "发烧", "救命啊", "在吗"])
+def test_a_greeting_a_short_word_and_a_bare_cry_say_nothing_of_urgency(text: str) -> None:
+    """The n-gram model called "hi" an emergency (a note's abbreviation) and "help me" routine."""
+    assert urgency(text).level == "unknown"
+
+
+@pytest.mark.parametrize("text", ["LOC", "吐血", "胸痛", "help me, my chest hurts", "hi, i am suicidal", "seizure"])
+def test_a_sign_in_few_letters_is_seen(text: str) -> None:
+    assert urgency(text).level == "emergent"

@@ -95,7 +95,8 @@ class TriggerWait:
     def words(self) -> str:
         if self.because == "pending":
             return f"{self.trigger_id} comes first: its jobs wait or run, or could not be submitted yet"
-        return f"{self.trigger_id} ran on {self.ran:%Y-%m-%d at %H:%M} UTC; the next trigger may come on {self.until:%Y-%m-%d at %H:%M} UTC"
+        ran, until = (f"{moment:%Y-%m-%d at %H:%M} UTC" for moment in (self.ran, self.until))
+        return f"{self.trigger_id} ran on {ran}; the next trigger may come on {until}"
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ from medloop.reward.detect.vitals import find_numbers
 if TYPE_CHECKING:
     from medloop.reward.detect.encoder_head import EncoderHead
 
-VERSION = "6"
+VERSION = "7"
 ASSETS: Final = Path(__file__).parent.parent.parent / "assets/urgency"
 CLASSES: Final = ("emergent", "urgent", "routine")  # in the order of the models' logits
 LEXICON_WEIGHT: Final[dict[Kind, float]] = {"en": 4.0, "zh": 6.0}
@@ -66,6 +66,15 @@ _WORD: Final = lazy_pattern(r"[A-Za-z]{2}")
 _TERSE_WORDS: Final = 6
 _PLAIN_WORDS: Final = 8  # of a plain complaint
 _CHARACTERS_PER_WORD: Final = 1.75  # in Chinese
+_SHORT: Final = 40  # characters
+_LETTERS: Final = {"en": 5, "zh": 3}  # from so many on the n-gram model may judge a text on its own: "hi" and 发烧 say too little
+_SMALL_TALK: Final = frozenset(
+    ("HI", "HEY", "YO", "OK", "YES", "NO", "SI", "BYE", "HELP", "HELPME", "PLEASEHELP", "PLEASEHELPME")
+)  # shouted
+_CRY: Final = lazy_pattern(
+    r"\W*(?:(?:please|pls|god|oh) )*help(?: (?:me|us|please|pls|now|out))*\W*"
+    r"|\W*(?:快|谁来|有人)?(?:救命|救救?我|帮帮我)[啊呀吧]*\W*"
+)
 CLEAR: Final = 0.6  # the model's probability of emergent from which a plain complaint is an alarm
 _SPOKEN: Final = lazy_pattern(  # words of someone who talks; a note on a triage sheet has none
     r"\b(?:i|i'm|im|i've|my|me|is|are|was|am|be|have|has|had|do|does|did|can|could|should|would|will|what|how|why|when|where|who|which"
@@ -143,6 +152,8 @@ class UrgencyDetector:
     def _level(self, reading: Reading) -> UrgencyLevel:
         if reading.decisive:
             return "emergent"
+        if _says_too_little(reading):
+            return "unknown"
         if reading.kind is None:
             return "emergent" if reading.score > 0 else "unknown"
         limits = self._limits(reading)
@@ -233,6 +244,17 @@ def _shares(logits: tuple[float, ...]) -> list[float]:
     highest = max(logits)
     shares = [math.exp(logit - highest) for logit in logits]
     return [share / sum(shares) for share in shares]
+
+
+def _says_too_little(reading: Reading) -> bool:
+    """A greeting, a single short word or a bare cry for help: only a red flag or a number makes anything of it."""
+    precise = (evidence.source in ("lexicon", "numbers") for evidence in reading.evidence)
+    if reading.kind is None or len(reading.text) > _SHORT or any(precise):
+        return False
+    letters = "".join(letter for letter in reading.text if letter.isalpha())
+    if letters.isupper() and letters not in _SMALL_TALK:  # "LOC" on a triage sheet
+        return False
+    return len(letters) < _LETTERS[reading.kind] or (len(letters) < 20 and bool(_CRY.fullmatch(reading.text.casefold())))
 
 
 def _is_doubtful(reading: Reading) -> bool:
