@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import struct
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from medloop.contracts import Message, ModelRef
 from medloop.errors import IntegrityError, ModelError
 from medloop.models.find import resolve
 from medloop.models.load import load, load_tokenizer
+from medloop.models.safety import file_state
 from medloop.models.template import encode_prompt
 from medloop.settings import Settings
 
@@ -132,8 +135,39 @@ def test_weights_are_read_once_in_a_process_and_again_when_they_change(
     read.clear()
     assert resolve(ref, settings) == first
     assert not {".gguf", ".safetensors"} & set(read)
+    (first.folder / "extra.json").symlink_to("/nonexistent")
+    with pytest.raises(IntegrityError, match=r"extra\.json"):
+        resolve(ref, settings)
+    (first.folder / "extra.json").unlink()
     weights = first.folder / "model.safetensors"
     weights.chmod(0o600)
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     with pytest.raises(IntegrityError, match="was changed"):
         resolve(ref, settings)
+
+
+@pytest.mark.usefixtures("cache")
+def test_another_file_of_that_size_and_time_is_another_model(settings: Settings, tmp_path: Path) -> None:
+    """A server may switch a link from one model to the next."""
+    for name, weight in (("a", 0.5), ("b", 0.25)):
+        write_gguf(tmp_path / f"{name}.gguf", weight=weight)
+        os.utime(tmp_path / f"{name}.gguf", ns=(1_000_000_000, 1_000_000_000))
+    current, found = tmp_path / "current.gguf", []
+    for name in ("a", "b"):
+        current.unlink(missing_ok=True)
+        current.symlink_to(tmp_path / f"{name}.gguf")
+        found.append(weights_of(current, settings))
+    assert found == [{0.5}, {0.25}]
+
+
+def test_a_file_has_another_state_when_it_was_written_and_its_time_set_back(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"abc")
+    os.utime(tmp_path / "x", ns=(5, 5))
+    before = file_state(tmp_path / "x")
+    (tmp_path / "y").write_bytes(b"abc")
+    os.utime(tmp_path / "y", ns=(5, 5))
+    assert file_state(tmp_path / "y")[:2] != before[:2]
+    time.sleep(0.05)
+    (tmp_path / "x").write_bytes(b"abd")
+    os.utime(tmp_path / "x", ns=(5, 5))
+    assert file_state(tmp_path / "x") != before

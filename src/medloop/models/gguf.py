@@ -32,14 +32,16 @@ def folder_of(gguf: Path, *, name: str | None = None) -> Path:
     _check(gguf)
     target = cache_folder() / f"{name or gguf.stem}-{file_hash(gguf).removeprefix('sha256:')[:12]}"
     if target.exists():
-        _verify_copy(target, *(file_state(path) for path in sorted(target.rglob("*"))))
+        with explain_os_errors(target):
+            states = tuple((path.name, *file_state(path, follow=False)) for path in sorted(target.rglob("*")))
+        _verify_copy(target, *states)
     else:
         _convert(gguf, target)
     return target
 
 
 @lru_cache(maxsize=64)
-def _verify_copy(target: Path, *_: tuple[int, int, int]) -> None:
+def _verify_copy(target: Path, *_: tuple[str | int, ...]) -> None:
     """Checked once in a process, and again when a file of it has another state: a command asks for its model some ten times."""
     verify_artifact(target)
 

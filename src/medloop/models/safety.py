@@ -81,10 +81,13 @@ def file_hash(path: Path) -> str:
         return _hash(path, *file_state(path))
 
 
-def file_state(path: Path) -> tuple[int, int, int]:
-    """What is different as soon as somebody has written to the file: its size, and when it was changed."""
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+def file_state(path: Path, *, follow: bool = True) -> tuple[int, ...]:
+    """Which file it is, its size, and when it was changed: another file, or a written one, has another state.
+
+    Only pages that a process holds mapped can change without it, until they are written back.
+    """
+    stat = path.stat(follow_symlinks=follow)
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 @lru_cache(maxsize=4096)
