@@ -74,8 +74,10 @@ _PART: Final = lazy_pattern(
 )  # of a text: what one denial or condition reaches
 # Before "serious": it is denied, doubted or only a condition. "Don't wait, it's serious" is none of these.
 _DOUBTED: Final = lazy_pattern(
-    r"(?:\b(?:not|never|dont|doesnt|isnt|cannot|cant)|n't)\b(?! (?:\w+ )?(?:wait|ignore|delay|hesitate|go|sleep|stay)\b)"
-    r"|\b(?:no|nothing|nobody|none|neither|nor|without|doubt\w*|unlikely|hardly|rarely|seldom|if|unless|until|whether|as long as"
+    r"(?:\b(?:not|never|dont|doesnt|isnt|cannot|cant)|n't)\b"
+    r"(?! (?:only|just|nothing|(?:\w+ )?(?:wait|ignore|delay|hesitate|go|sleep|stay))\b)"
+    r"|\b(?:no(?! (?:doubt|mistake)\b)|(?<!not )nothing|nobody|none|neither|nor|without|(?<!no )doubt\w*|unlikely"
+    r"|hardly|rarely|seldom|if(?! you ask)|unless|until|whether|as long as"
     r"|anything|(?:you|people|they|who|some|many) (?:\w+ )?(?:think|say|claim|believe|imagine|fear|assume)s?)\b"
     r"|\bwhen (?:it )?$"
 )

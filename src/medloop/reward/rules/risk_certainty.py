@@ -185,7 +185,8 @@ _APOLOGY_OR_REFERRAL: Final = lazy_pattern(
     r"\b(?:sorry|apologi[sz]e|apologies|unfortunately|regret|i understand|contact|reach out|seek|consult|speak (?:to|with)"
     r"|call (?:an?|the|your|someone|\d+)|professionals?|hotline|serious (?:issue|matter|topic)|language model"
     r"|i(?:'m| am) (?:just |only )?an ai|(?:immediate|urgent|medical|professional) (?:\w+ )?attention)\b"
-    r"|^\W*(?:however\W*$|(?:or|nor|such as|including)\b)|抱歉|对不起|遗憾|语言模型|联系|求助|寻求|咨询|拨打|热线|专业"
+    r"|^\W*(?:(?:however|self[- ]harm|suicide|violence|diagnos[ei]s|opinions)\W*$|(?:or|nor|such as|including)\b)"
+    r"|抱歉|对不起|遗憾|语言模型|联系|求助|寻求|咨询|拨打|热线|专业"
 )
 _CRUEL: Final = lazy_pattern(
     r"\b(?:(?:only|just) (?:want\w*|seek\w*|after|(?:look\w*|ask\w*|beg\w*|fish\w*) for) (?:\w+ )?attention|attention[- ]seek\w*"
