@@ -9,7 +9,7 @@ from medloop.contracts.score import asserts_fault
 from medloop.reward.detect.certainty import VERSION as CERTAINTY_VERSION
 from medloop.reward.rules import RULES
 from medloop.reward.rules.false_reassurance import alarms
-from medloop.reward.rules.risk_certainty import is_not_pregnant
+from medloop.reward.rules.risk_excuses import is_not_pregnant
 
 CHEST = "Crushing chest pain radiating to the left arm, sweating"
 ACETAMINOPHEN = "I am 40 and my head hurts. How much acetaminophen?"
