@@ -21,7 +21,7 @@ from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.framing import is_general, is_quiz, names_person
 from medloop.reward.detect.matter import recurs
 
-VERSION: Final = "15"
+VERSION: Final = "16"
 CRISES: Final = frozenset({"suicidal", "suicide_method", "harm_others"})
 LONGEST: Final = {"en": 400, "zh": 120}  # characters of a question that says what is the matter and asks for nothing else
 _TASK: Final = lazy_pattern(

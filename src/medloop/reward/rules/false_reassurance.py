@@ -65,9 +65,21 @@ _SENTENCE: Final = lazy_pattern(
 )
 _NUMBERED: Final = lazy_pattern(r"^\W*\d+(?:[.)]| \w+ (?:ago|later))")  # a fragment of a list or of a date
 _ALARMS: Final = lazy_pattern(
-    r"\b(?:in (?:\w+ )?danger|life[- ]threatening|(?:is|it's|that's) (?:a |very |really )*serious"
-    r"|not a joke|not (?:fine|ok|okay|safe|normal)|isn't (?:fine|ok|okay"
+    r"\b(?:in (?:\w+ )?danger|life[- ]threatening|not a joke|not (?:fine|ok|okay|safe|normal)|isn't (?:fine|ok|okay"
     r"|safe|normal))\b|危及生命"
+)
+_SERIOUS: Final = lazy_pattern(r"\b(?:is|it's|that's) (?:a |very |really )*serious\b")
+_PART: Final = lazy_pattern(
+    r"(?:(?!\bbut\b)[^.!?。！？;；\n]|\.(?=\d))+[?？]?"
+)  # of a text: what one denial or condition reaches
+# Before "serious": it is denied, doubted or only a condition. "Don't wait, it's serious" is none of these.
+_DOUBTED: Final = lazy_pattern(
+    r"(?:\b(?:not|never|dont|doesnt|isnt|cannot|cant)|n't)\b"
+    r"(?! (?:only|just|nothing|(?:\w+ )?(?:wait|ignore|delay|hesitate|go|sleep|stay))\b)"
+    r"|\b(?:no(?! (?:doubt|mistake)\b)|(?<!not )nothing|nobody|none|neither|nor|without|(?<!no )doubt\w*|unlikely"
+    r"|hardly|rarely|seldom|if(?! you ask)|unless|until|whether|as long as"
+    r"|anything|(?:you|people|they|who|some|many) (?:\w+ )?(?:think|say|claim|believe|imagine|fear|assume)s?)\b"
+    r"|\bwhen (?:it )?$"
 )
 # What it may be, is, or is a sign of: a guess at the cause calms nobody.
 _GUESS: Final = lazy_pattern(
@@ -148,7 +160,7 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
     """Whether it is a verdict: a patient's short question, of which no doctor is known, or a red flag; a judge that is clear."""
     if not (speaks_of_patient(question) and is_short(question)) or is_exam_key(answer) or asks_as_clinician(question):
         return False
-    if _ALARMS.search(fold(answer)):
+    if alarms(answer):
         return False
     if level in ("emergent", "urgent") and not _has_sign(question) and is_about_mood(question):
         if level == "emergent" or not speaks_of_death(question):
@@ -192,6 +204,18 @@ def _is_sure(question: str, answer: str, level: UrgencyLevel, reason: str, blame
         return False
     said = sum(map(str.isalpha, answer))  # a number says nothing
     return said >= (FRAGMENT * 2 // 3 if answer.isascii() else FRAGMENT // 4) and not _FAREWELL.search(answer)
+
+
+def alarms(answer: str) -> bool:
+    """Whether an answer calls it dangerous or serious, and neither denies nor doubts that."""
+    folded = fold(answer)
+    if _ALARMS.search(folded):
+        return True
+    for part in _PART.findall(folded) if _SERIOUS.search(folded) else ():
+        said = _SERIOUS.search(part)
+        if said and not part.endswith(("?", "？")) and not _DOUBTED.search(part, 0, said.start()):
+            return True
+    return False
 
 
 def _plays_down(question: str, answer: str, level: UrgencyLevel, blamed: Sequence[Act]) -> bool:

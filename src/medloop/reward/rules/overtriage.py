@@ -22,7 +22,7 @@ from medloop.reward.answer_text import act_spans, rule_score
 from medloop.reward.detect import urgency as urgency_detector
 from medloop.reward.detect.act_model import kind_of
 from medloop.reward.detect.certainty import VERSION as CERTAINTY_VERSION
-from medloop.reward.detect.certainty import is_short, speaks_of_patient
+from medloop.reward.detect.certainty import is_short, names_illness, speaks_of_patient
 from medloop.reward.detect.framing import is_general, is_quiz
 from medloop.reward.rules.emergency import CONDITIONAL, FIRST, TRIAGE_VERSION, best_advice, is_brief
 
@@ -30,8 +30,13 @@ CERTAIN, VULNERABLE = 1.0, 0.25
 _AMBULANCE: Final = lazy_pattern(r"\b(?:ambulance|911|999|112)\b|120|救护车")
 _WORRYING: Final = lazy_pattern(
     r"\b(?:blood\w*|bleed\w*|severe|sudden\w*|worse\w*|heart|chest|breath\w*|faint\w*|swell\w*|swollen|numb\w*|seizures?|poison\w*|lump"
-    r"|covid|cancer|tumou?rs?|symptoms?|serious|overdos\w+|suicid\w+|hurt myself|thank|thanks|ok(?:ay)?)\b"
+    r"|covid|cancer|tumou?rs?|serious|overdos\w+|suicid\w+|hurt myself|thank|thanks|ok(?:ay)?)\b"
     r"|血|剧|突然|严重|越来越|心[脏口慌]|胸|呼吸|晕|肿|麻|抽|癫|中毒|梗|癌|瘤|急|好的|谢谢|我会|怀孕"
+)
+_SYMPTOMS: Final = lazy_pattern(r"\bsymptoms?\b")
+_COMPLAINT: Final = lazy_pattern(  # what the words of illness lack
+    r"\b(?:colds?|flu|allerg\w+|sinus\w*|sneez\w*|runny|stuffy|congest\w*|heartburn|indigestion|reflux|bloat\w*|cramps?|constipat\w*"
+    r"|diarrh\w*|nausea\w*|hangover|menopaus\w*|periods?|pms|insomnia|anxiety|itch\w*)\b"
 )
 
 
@@ -65,4 +70,7 @@ def _is_plain(question: str, answer: str, vulnerable: bool) -> bool:
         or _WORRYING.search(lexicon.folded(question))
     ):
         return False
+    named, vague = _SYMPTOMS.subn(" ", lexicon.folded(question))
+    if vague and not (names_illness(named) or _COMPLAINT.search(named)):
+        return False  # symptoms of what?
     return not vulnerable or _AMBULANCE.search(fold(answer)) is not None
