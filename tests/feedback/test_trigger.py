@@ -53,7 +53,11 @@ def test_enough_new_records_trigger_once(store: Store) -> None:
     assert again is not None and again.trigger_id == "retrain-2" and again.records == 10
     triggers.set_jobs(store, again.trigger_id, ["train_2"], actor="t")
     waits = check_trigger(store, TEN.model_copy(update={"cooldown_hours": 24})).waits
-    assert waits is not None and waits.ran == again.timestamp and f"retrain-2 ran on {again.timestamp:%Y-%m-%d at %H:%M} UTC" in waits.words
+    assert (
+        waits is not None
+        and waits.ran == again.timestamp
+        and f"retrain-2 ran on {again.timestamp:%Y-%m-%d at %H:%M} UTC" in waits.words
+    )
 
 
 def test_all_three_kinds_of_records_count(store: Store) -> None:
