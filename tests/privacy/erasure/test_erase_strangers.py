@@ -9,12 +9,14 @@ from sqlalchemy import delete, insert, select
 from typer.testing import CliRunner
 
 from medloop.cli import app
-from medloop.contracts import CodebookEntry, Conversation, EntryText, Feedback, Message, Trace
+from medloop.contracts import AuditEvent, CodebookEntry, Conversation, EntryText, Feedback, Message, Trace
 from medloop.loop.erasure import erase_records, replay_erasures
 from medloop.privacy.consent import subject_of
+from medloop.privacy.erasure import journal
 from medloop.privacy.erasure.contracts import ErasureProof, ErasureRequest
 from medloop.privacy.erasure.erase import preview
-from medloop.store import tables
+from medloop.privacy.erasure.plan import make_plan
+from medloop.store import audit, tables
 from medloop.store.db import Store, open_store
 from medloop.store.records import codebook, crud
 from medloop.testing.feedback import CONSENT
@@ -102,6 +104,44 @@ def test_after_a_restore_an_erasure_with_a_rule_of_the_codebook_is_finished_agai
     with open_store(sqlite_settings) as store:
         assert crud.count(store, Trace) == 4
     assert replay_erasures(sqlite_settings, actor="test") == []
+
+
+def test_an_erasure_that_an_older_version_could_not_finish_is_finished_and_takes_nothing_more(sqlite_settings) -> None:
+    """Its journal has the ids of rules and the server's address among the texts to search for."""
+    file = sqlite_settings.home / "medloop.yaml"
+    file.write_text("gateway:\n  backends: http://127.0.0.1:8001\n")
+    with open_store(sqlite_settings) as store:
+        plant(store)
+        planned = make_plan(store, ASKED, "test")
+        assert planned is not None
+        words = (*planned.plan.words, (RULE, True), ("http://127.0.0.1:8001", True))
+        folder = sqlite_settings.workspace.reports / "erasure"
+        folder.mkdir(parents=True, exist_ok=True)
+        journal.keep(store, planned.plan.model_copy(update={"words": words}), folder)
+        proof = erased(store)
+        assert proof.complete and proof.erasure_id == planned.plan.erasure_id and proof.by_hand == ()
+    assert "127.0.0.1" in file.read_text()
+
+
+def test_the_name_of_a_model_in_a_comment_takes_nothing_and_can_be_erased(sqlite_settings) -> None:
+    """Models of other records are called so, in a column that is not encrypted and in the settings."""
+    own = f"{OWN} The model qwen2.5-7b-instruct-2026 told me to rest."
+    with open_store(sqlite_settings) as store:
+        plant(store, own)
+        other = gateway_trace(store, "tr_same_model", "hello").model_copy(update={"model_version": "qwen2.5-7b-instruct-2026"})
+        crud.add(store, [other], actor="test")
+        proof = erased(store)
+        assert proof.complete and {stone["record_id"] for stone in proof.tombstones} == {"tr_own"}, proof.columns
+
+
+def test_a_code_in_the_audit_log_stays_and_is_named_so_that_the_erasure_ends(sqlite_settings) -> None:
+    with open_store(sqlite_settings) as store:
+        plant(store)
+        with store.write() as conn:
+            audit.append(conn, AuditEvent(actor="test", action="test.line", subject="call 13800138000"))
+        proof = erased(store)
+        assert proof.complete and [place.split(" ")[0] for place in proof.by_hand] == ["audit_log.subject"]
+        assert audit.verify(store).ok
 
 
 def test_a_code_and_a_long_text_of_the_person_are_found_in_records_without_an_id_and_the_dry_run_says_which(settings) -> None:

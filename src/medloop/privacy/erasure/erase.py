@@ -263,7 +263,8 @@ def _proof_of(work: _Erasure) -> ErasureProof:
         flagged=tuple(flagged), jobs=tuple(sorted({*started_runs, *running})), alive=tuple(sorted(work.alive)),
         cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()), elsewhere=tuple(elsewhere), store=work.compacted,
         keys_destroyed=len(plan.keys), key_file=work.key_file,
-        verified={**counts, "too_short": work.cutter.needles.too_short}, left=tuple(last.hits), columns=tuple(last.columns), by_hand=tuple(last.by_hand),
+        verified={**counts, "too_short": work.cutter.needles.too_short}, left=tuple(last.hits),
+        columns=tuple(last.columns), by_hand=tuple(last.by_hand),
         unsearched=(*last.unsearched, *(jobs.unread() if jobs else ())),
     )  # fmt: skip
 

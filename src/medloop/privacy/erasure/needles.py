@@ -56,7 +56,7 @@ class Needles:
     """The texts of erased records, prepared for searching."""
 
     def __init__(self, words: Iterable[ErasedText], names: Iterable[str] = ()) -> None:
-        self.words = tuple(dict.fromkeys(words))
+        self.words = tuple(dict.fromkeys(word for word in words if not _OWN_ID.fullmatch(word.text)))
         self.names = frozenset(name for name in names if len(name) >= SHORTEST_NAME)
         self.too_short = sum(len(text.text.encode(errors="replace")) < WINDOW for text in self.words)
         self._forms: list[_Form] = []

@@ -70,7 +70,7 @@ def requested_records(store: Store, request: ErasureRequest) -> erasing.RecordId
 
 
 def _words(store: Store, ids: dict[str, set[str]], authors: Sequence[Author] = SAID) -> list[tuple[str, bool]]:
-    """The texts of rows, as they are and scrubbed, because datasets hold the scrubbed form; never what medloop put there itself."""
+    """The texts of rows, as they are and scrubbed, because datasets hold the scrubbed form. Never what medloop put there."""
     words: dict[tuple[str, bool], None] = {}
     scrubbers: dict[str, Scrubber] = {}
     for text in erasing.texts_of(store, ids):

@@ -105,8 +105,9 @@ def names_of_others(store: Store, but: Mapping[str, set[str]]) -> set[str]:
         for name in SOURCES:
             table = tables.metadata.tables[name]
             for column in (table.c[key] for key in ("agent_name", "model_version") if key in table.c):
-                rows = conn.execute(select(column, func.count()).group_by(column)).all()
-                counts = Counter({value: count for value, count in rows})
+                counts = Counter[str | None]()
+                for value, count in conn.execute(select(column, func.count()).group_by(column)):
+                    counts[value] = count
                 for chunk in chunks(sorted(but.get(name, ()))):
                     counts.subtract(conn.execute(select(column).where(id_column(table).in_(chunk))).scalars())
                 names |= {value for value, count in counts.items() if value and count > 0}

@@ -22,11 +22,11 @@ def columns_with(store: Store, holds: Callable[[str], bool]) -> list[str]:
     places = []
     with store.read() as conn:
         for table in tables.metadata.sorted_tables:
-            key = list(table.columns)[1]
+            first, name_column = list(table.columns)[:2]
             for column in table.columns:
                 if not isinstance(column.type, String | JSON) or column.info.get("encrypted"):
                     continue
-                query = select(table.c.id, key, column).where(column.is_not(None)).execution_options(yield_per=1000)
+                query = select(first, name_column, column).where(column.is_not(None)).execution_options(yield_per=1000)
                 rows = []
                 for number, name, value in conn.execute(query):
                     if holds(value if isinstance(value, str) else canonical_json(value)):
