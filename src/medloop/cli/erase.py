@@ -136,13 +136,11 @@ def _require_complete(proof: ErasureProof) -> None:
 
 
 def _advice(proof: ErasureProof) -> str:
-    """What to do about what is left. A database is never to be removed: it holds the records of everybody."""
-    if not proof.columns:
-        return "Take the person's text out of these files, or delete those that are only copies; then run the same command again"
-    return (
-        "Never remove the database, and do not edit it. Records named above (IN COLUMN) have a code of this person in an id or a "
-        "name: erase these too (medloop erase --record ID), or rename what has that name; then run the same command again"
-    )
+    """What to do about what is left. The database is never to be removed: it holds the records of everybody."""
+    steps = ["take the person's text out of the other files named above, or delete those that are only copies"]
+    if proof.columns:
+        steps.append("erase the records named after IN COLUMN as well (medloop erase --record ID), or rename what has that name")
+    return f"Never remove or edit the database itself. Then {'; '.join(steps)}; and run the same command again"
 
 
 def _on_a_terminal() -> bool:

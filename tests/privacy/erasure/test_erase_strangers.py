@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.contracts import AuditEvent, CodebookEntry, Conversation, EntryText, Feedback, Message, Trace
+from medloop.contracts.queue import QueueContent, QueueItem
 from medloop.loop.erasure import erase_records, replay_erasures
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erasure import journal
@@ -18,7 +19,7 @@ from medloop.privacy.erasure.erase import preview
 from medloop.privacy.erasure.plan import make_plan
 from medloop.store import audit, tables
 from medloop.store.db import Store, open_store
-from medloop.store.records import codebook, crud
+from medloop.store.records import codebook, crud, review_queue
 from medloop.testing.feedback import CONSENT
 
 WHO = "patient 7"
@@ -164,6 +165,21 @@ def test_a_code_and_a_long_text_of_the_person_are_found_in_records_without_an_id
         assert {stone["record_id"] for stone in erased(store).tombstones} == {"tr_own", "fb_form", "tr_phone"}
 
 
+def test_an_everyday_question_takes_no_item_of_the_queue_about_others(sqlite_settings) -> None:
+    prompt = (Message(role="user", content="What is asthma?"),)
+    items = [
+        QueueItem(
+            kind="compare", content=QueueContent(prompt=prompt, answers=("One.", "Two."), traces=("tr_a", "tr_b")), priority=0.5
+        ),
+        QueueItem(kind="rate", content=QueueContent(prompt=prompt, answers=("Three.",)), priority=0.5),
+    ]
+    with open_store(sqlite_settings) as store:
+        plant(store, "What is asthma?")
+        review_queue.add_items(store, items, actor="test")
+        assert "queue_items" not in erased(store).rows
+        assert len(review_queue.list_items(store)) == 2
+
+
 def test_a_text_that_another_person_wrote_too_takes_no_record_without_an_id(sqlite_settings) -> None:
     common = "What are the most common side effects of metformin in older people with weak kidneys, and which are dangerous?"
     with open_store(sqlite_settings) as store:
@@ -201,7 +217,7 @@ def test_what_is_left_in_the_database_is_named_by_its_column_and_nobody_is_told_
     done = CliRunner().invoke(app, words)
     assert done.exit_code != 0 and "traces.session_id (tr_other)" in done.output, done.output
     advice = str(done.exception) + done.output
-    assert "Remove" not in advice and "Never remove the database" in advice and "13800138000" not in advice
+    assert "Remove" not in advice and "Never remove or edit the database" in advice and "13800138000" not in advice
     with open_store(sqlite_settings) as store:
         erase_records(store, ErasureRequest(reason="asked", records=("tr_other",)), actor="test")
         assert erased(store).complete

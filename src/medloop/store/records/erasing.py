@@ -29,7 +29,7 @@ from medloop.store.key_tree import BRANCH
 from medloop.store.records import evidence, experiments, lineage
 from medloop.store.records.chunks import chunks
 from medloop.store.records.crud import PAGE_SIZE, decrypt_row, subject_of_row
-from medloop.store.records.stored_texts import MESSAGES, StoredText, strings, texts_in
+from medloop.store.records.stored_texts import StoredText, texts_in
 from medloop.store.tables import id_column, natural_id
 
 RecordIds = dict[str, set[str]]  # by table name
@@ -113,23 +113,20 @@ def find_derived(store: Store, ids: RecordIds) -> RecordIds:
     with store.read() as conn:
         return {
             "red_team_cases": _ids_with(conn, cases, cases.c.record_id, every),
-            "queue_items": _ids_with(conn, items, items.c.trace_id, every) | _items_with_text(store, ids, set(every)),
+            "queue_items": _ids_with(conn, items, items.c.trace_id, every) | _items_naming(store, set(every)),
             "scored_answers": _ids_with(conn, scores, scores.c.sample_id, every),
             "codebook_entries": evidence.entries_from(conn, set(every)),
             "rubric_criteria": evidence.criteria_from(conn, set(every)),
         }
 
 
-def _items_with_text(store: Store, ids: RecordIds, every: set[str]) -> set[str]:
-    """Queue items that no column links to the records: a second trace, feedback without a trace, a question from a file."""
-    items = tables.queue_items
-    unlinked = (items.c.kind == "compare") | items.c.trace_id.is_(None)
-    authored, item_ids = {text.value for text in texts_of(store, ids) if text.authored}, set()
+def _items_naming(store: Store, every: set[str]) -> set[str]:
+    """Queue items that name a record where no column does: of two compared answers the second trace, feedback without a trace."""
+    items, item_ids = tables.queue_items, set()
     with store.read() as conn:
-        for row in conn.execute(select(items).where(unlinked)):
+        for row in conn.execute(select(items).where((items.c.kind == "compare") | items.c.trace_id.is_(None))):
             content = json.loads(_open(store, conn, items, row).get("content", b"{}"))
-            prompt = {text for text, author in strings(content.get("prompt", []), "person", MESSAGES) if author == "person"}
-            if prompt & authored or every & {*content.get("traces", ()), *content.get("records", ())}:
+            if every & {*content.get("traces", ()), *content.get("records", ())}:
                 item_ids.add(str(row.item_id))
     return item_ids
 
