@@ -124,6 +124,22 @@ def test_an_erasure_that_an_older_version_could_not_finish_is_finished_and_takes
     assert "127.0.0.1" in file.read_text()
 
 
+def test_own_words_in_a_document_go_although_the_gateway_gave_them_back_as_a_passage(sqlite_settings) -> None:
+    """Of a passage nothing is searched for, but what the person wrote is searched for in all passages and documents."""
+    document = sqlite_settings.home / "knowledge/cases.txt"
+    document.parent.mkdir(exist_ok=True)
+    document.write_text(f"{PASSAGE}\nCase report. {OWN}\n")
+    with open_store(sqlite_settings) as store:
+        plant(store)
+        quoted = {"contexts": (f"Case report. {OWN}",)}
+        crud.add(store, [gateway_trace(store, "tr_own_2", OWN, who=WHO).model_copy(update=quoted)], actor="test")
+        crud.add(store, [gateway_trace(store, "tr_quoted", "hello").model_copy(update=quoted)], actor="test")
+        proof = erased(store)
+        assert proof.complete
+        assert {stone["record_id"] for stone in proof.tombstones} == {"tr_own", "tr_own_2", "tr_quoted"}
+    assert OWN not in document.read_text() and PASSAGE in document.read_text()
+
+
 def test_the_name_of_a_model_in_a_comment_takes_nothing_and_can_be_erased(sqlite_settings) -> None:
     """Models of other records are called so, in a column that is not encrypted and in the settings."""
     own = f"{OWN} The model qwen2.5-7b-instruct-2026 told me to rest."

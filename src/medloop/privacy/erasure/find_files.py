@@ -78,10 +78,12 @@ def look_into_database(store: Store, needles: Needles, search: FileSearch) -> No
     }
     if not names & set(search.hits):
         return
-    search.columns = columns_with(store, lambda text: needles.hit(text.encode(errors="replace")))
-    if search.columns and all(place.startswith(APPEND_ONLY) for place in search.columns):
+    places = columns_with(store, lambda text: needles.hit(text.encode(errors="replace")))
+    search.columns = [place for place in places if not place.startswith(APPEND_ONLY)]
+    for place in sorted({*places} - {*search.columns}):
+        search.by_hand.append(f"{place}: the audit log holds a code of the person; it is never changed")
+    if places and not search.columns:
         search.hits = [name for name in search.hits if name not in names]
-        search.by_hand += [f"{place}: the audit log holds a code of the person; it is never changed" for place in search.columns]
 
 
 def settings_file(store: Store) -> Path:

@@ -102,11 +102,14 @@ def _not_in(
     store: Store, ids: erasing.RecordIds, words: list[tuple[str, bool]], tables: tuple[str, ...] | None
 ) -> tuple[tuple[str, bool], ...]:
     """The words that no remaining row of these tables contains, and which no server, model or rule is called."""
-    names = {text.value for text in erasing.texts_of(store, ids) if text.author == "system"} | evidence.names_of_others(
-        store, ids
-    )
+    names = _system_names(store, ids)
     needles = _without(needles_of(words), lambda: chain(names, (text.value for text in erasing.other_texts(store, ids, tables))))
     return tuple((text.text, text.authored) for text in needles.words)
+
+
+def _system_names(store: Store, ids: erasing.RecordIds) -> set[str]:
+    """What servers, models and rules are called: in these records, and in those that stay."""
+    return {text.value for text in erasing.texts_of(store, ids) if text.author == "system"} | evidence.names_of_others(store, ids)
 
 
 def _without(needles: Needles, others: Callable[[], Iterable[str]]) -> Needles:
@@ -124,9 +127,7 @@ def _personal(store: Store, ids: erasing.RecordIds, subject: str) -> Needles:
     """
     written = needles_of(_words(store, ids, ("person",)))
     needles = Needles((text for text in written.words if text.authored and _is_long(text)), written.codes)
-    names = {text.value for text in erasing.texts_of(store, ids) if text.author == "system"} | evidence.names_of_others(
-        store, ids
-    )
+    names = _system_names(store, ids)
 
     def others() -> Iterable[str]:
         texts = erasing.other_texts(store, ids, erasing.SOURCE_TABLES)

@@ -17,13 +17,14 @@ from medloop.contracts.chat import is_from_gateway
 from medloop.store import tables
 from medloop.store.tables import natural_id
 
-# person: typed by somebody. application: sent along by another program, such as notes and passages. system: put there by medloop.
-Author = Literal["person", "model", "application", "system"]
+# person: typed by somebody. application: sent along by another program, such as notes. passage: found by medloop in a document.
+# system: names, versions and numbers that medloop put there.
+Author = Literal["person", "model", "application", "passage", "system"]
 
 MESSAGES = frozenset({"messages", "content"})
 FIELDS: dict[tuple[str, str], frozenset[str]] = {
     ("traces", "conversation"): MESSAGES,
-    ("queue_items", "content"): MESSAGES | {"prompt", "answers"},  # passages and names of models are in the trace
+    ("queue_items", "content"): MESSAGES | {"prompt", "answers"},
     ("codebook_entries", "content"): frozenset({"text", "triggers", "first_sentence", "question", "reason", "answers"}),
     ("rubric_criteria", "content"): frozenset({"criterion", "question", "detector"}),
     ("scored_answers", "reward"): frozenset({"parts", "reason", "suggested_answer"}),
@@ -55,7 +56,7 @@ def texts_in(name: str, row: Row[Any], plain: Mapping[str, bytes]) -> Iterator[S
     for column, data in plain.items():
         author: Author = "model" if column in MODEL_COLUMNS else "person"
         if (name, column) in SENT_ALONG:
-            author = "system" if from_gateway else "application"
+            author = ("passage" if column == "contexts" else "system") if from_gateway else "application"
         for value, by in strings(json.loads(data), author, FIELDS.get((name, column))):
             yield StoredText(name, record_id, subject, value, by)
 
@@ -71,4 +72,4 @@ def strings(value: Any, author: Author, fields: frozenset[str] | None = None) ->
         by = "model" if author == "person" and value.get("role") in ("assistant", "system") else author
         for key, item in value.items():
             is_text = key != "role" if fields is None else key in fields
-            yield from strings(item, by if is_text else "system", fields)
+            yield from strings(item, by if is_text else "passage" if key == "contexts" else "system", fields)
