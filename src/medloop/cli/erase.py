@@ -1,6 +1,7 @@
 """`medloop erase`: remove a person's records and every copy of them, with proof."""
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from medloop.privacy.erasure.erase import SecondPersonNeededError, preview, proo
 from medloop.settings import Settings
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
+from medloop.store.records.evidence import SOURCES, ForeignRecord
 
 
 def register(app: typer.Typer) -> None:
@@ -129,9 +131,16 @@ def _require_complete(proof: ErasureProof) -> None:
         )
     if not proof.complete:
         raise ResultError(
-            f"{len(proof.left)} files still hold erased text (named above), so the erasure is not finished",
-            "Remove or repair them, then run the same command again",
+            f"{len(proof.left)} files still hold erased text (named above), so the erasure is not finished", _advice(proof)
         )
+
+
+def _advice(proof: ErasureProof) -> str:
+    """What to do about what is left. The database is never to be removed: it holds the records of everybody."""
+    steps = ["take the person's text out of the other files named above, or delete those that are only copies"]
+    if proof.columns:
+        steps.append("erase the records named after IN COLUMN as well (medloop erase --record ID), or rename what has that name")
+    return f"Never remove or edit the database itself. Then {'; '.join(steps)}; and run the same command again"
 
 
 def _on_a_terminal() -> bool:
@@ -157,14 +166,24 @@ def _print_preview(plan: ErasurePreview) -> None:
     if plan.foreign:
         ui.say(f"{len(plan.foreign):>9,}  of these records were not named by the request:")
     for record in plan.foreign:
-        why = "on a trace or record of theirs" if record.why == "linked" else "holds the same text"
+        why = "on a trace or record of theirs" if record.match is None else record.match
         flag = ", CRITICAL FLAG" if record.critical else ""
-        ui.say(f"           {record.record_id}: {why}, sent by {record.recorded_by or 'an agent'}{flag}")
+        ui.say(f"           {record.record_id}: {why}, {_origin(record)}{flag}")
     for name, count in plan.evidence.items():
         ui.say(f"{count:>9,}  {name} would lose their text; a second person must approve that")
     if plan.evidence:
         ui.say(f"Set of records: {plan.ids_sha256[:12]}. An approval is for this set only.")
+    _print_by_hand(plan.by_hand)
     _print_rest(plan.shared, plan.unsearched)
+
+
+def _origin(record: ForeignRecord) -> str:
+    return f"sent by {record.recorded_by or 'an agent'}" if record.table in SOURCES else f"in {record.table}"
+
+
+def _print_by_hand(places: Sequence[str]) -> None:
+    for place in places:
+        ui.say(f"BY HAND    {place}")
 
 
 def _print_proof(proof: ErasureProof) -> None:
@@ -186,6 +205,9 @@ def _print_proof(proof: ErasureProof) -> None:
         ui.say(f"elsewhere  {path}: was made from these records and is outside the workspace; remove it yourself")
     for name in proof.left:
         ui.say(f"LEFT       {name}")
+    for place in proof.columns:
+        ui.say(f"IN COLUMN  {place}")
+    _print_by_hand(proof.by_hand)
     check = proof.verified
     ui.say(f"{proof.keys_destroyed:>9,}  keys destroyed: copies of the encrypted text cannot be opened any more")
     for name, count in proof.evidence.items():

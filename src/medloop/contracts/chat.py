@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -81,3 +82,11 @@ class Trace(Contract):
     sampling_share: Unit | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
     meta: Json = Field(default_factory=dict)
+
+
+GATEWAY_META = frozenset({"finish_reason", "seconds", "prefix", "guards"})  # in `meta` of every trace of medloop's own gateway
+
+
+def is_from_gateway(meta: Mapping[str, Any]) -> bool:
+    """Whether medloop wrote this metadata itself, so that nothing in it comes from a person or from another program."""
+    return meta.keys() >= GATEWAY_META

@@ -110,7 +110,7 @@ def erase(work: Work) -> str:
                 {
                     "state": "preview", "rows": plan.rows, "files": plan.files, "unsearched": plan.unsearched,
                     "shared": plan.shared, "jobs": plan.jobs, "foreign": [asdict(record) for record in plan.foreign],
-                    "evidence": plan.evidence, "ids_sha256": plan.ids_sha256,
+                    "evidence": plan.evidence, "ids_sha256": plan.ids_sha256, "by_hand": plan.by_hand,
                 }
             )  # fmt: skip
             return "Nothing was changed."
@@ -127,7 +127,7 @@ def erase(work: Work) -> str:
             "state": "complete" if proof.complete else "incomplete", "erasure_id": proof.erasure_id, "rows": proof.rows,
             "files": [str(file["path"]) for file in proof.files], "flagged": [model["path"] for model in proof.flagged],
             "jobs": list(proof.jobs), "left": list(proof.left), "unsearched": list(proof.unsearched), "shared": proof.shared,
-            "evidence": proof.evidence, "proof": proof.model_dump(mode="json", exclude_none=True),
+            "by_hand": list(proof.by_hand), "evidence": proof.evidence, "proof": proof.model_dump(mode="json", exclude_none=True),
         }
     )  # fmt: skip
     return f"The erasure is {'complete' if proof.complete else 'NOT complete'}; the proof is {work.relative(path)}."

@@ -167,7 +167,11 @@ def test_b7_a_dry_run_shows_the_records_of_others_and_their_flags(world: World) 
     assert {record["record_id"]: (record["critical"], record["why"]) for record in seen["foreign"]}[flag] == (True, "same text")
     assert seen["evidence"] == {"critical flags": 1, "incidents": 1}
     printed = cli(world.settings, "erase", "--subject", "decoy", "--reason", "asked", "--dry-run").output
-    assert f"{flag}: holds the same text" in printed and "CRITICAL FLAG" in printed and "second person must approve" in printed
+    assert (
+        f"{flag}: a code that the person's text has" in printed
+        and "CRITICAL FLAG" in printed
+        and "second person must approve" in printed
+    )
 
 
 def test_b7_safety_evidence_goes_only_if_two_people_agree_and_stays_without_text(world: World) -> None:

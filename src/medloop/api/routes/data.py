@@ -131,6 +131,7 @@ class ForeignOut(BaseModel):
     recorded_by: str | None
     critical: bool
     why: Literal["linked", "same text"]
+    match: str | None = Field(None, description="What of the person's text it holds, without repeating it.")
 
 
 class ErasureRequestOut(BaseModel):
@@ -162,6 +163,7 @@ class RefusalBody(BaseModel):
 
 class ErasureOut(BaseModel):
     """What was (or would be) erased. `left`: files that still hold erased text; `jobs` and `flagged` models used it.
+    `by_hand`: settings and lines of the audit log that hold a code or text of the person and are never edited by an erasure.
 
     `waiting`: safety evidence would lose its text, so somebody else has to approve `request_id`; nothing was removed yet.
     """
@@ -175,6 +177,7 @@ class ErasureOut(BaseModel):
     jobs: list[str] = Field(default_factory=list)
     left: list[str] = Field(default_factory=list)
     unsearched: list[str] = Field(default_factory=list)
+    by_hand: list[str] = Field(default_factory=list)
     shared: int = 0
     foreign: list[ForeignOut] = Field(default_factory=list, description="Records that the request did not name (preview).")
     evidence: dict[str, int] = Field(default_factory=dict, examples=[{"critical flags": 1, "incidents": 1}])

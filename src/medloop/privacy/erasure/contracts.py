@@ -79,6 +79,8 @@ class ErasureProof(ErasureCase):
     key_file: str = ""  # the file that held them; copies of it from before the erasure still hold them
     verified: dict[str, int] = Field(default_factory=dict)  # the last search: files, bytes, hits, texts
     left: tuple[Text, ...] = ()
+    columns: tuple[Text, ...] = ()  # where the database still holds it: columns that are not encrypted, with some ids
+    by_hand: tuple[Text, ...] = ()  # what is never edited by an erasure and holds a code or text of the person
     unsearched: tuple[Text, ...] = ()
 
 
@@ -126,3 +128,4 @@ class ErasurePreview:
     foreign: list[ForeignRecord]
     evidence: dict[str, int]
     ids_sha256: str
+    by_hand: list[str]

@@ -14,7 +14,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from medloop.contracts import utc_now
@@ -101,7 +100,16 @@ def preview(store: Store, request: ErasureRequest, *, actor: str, jobs: Training
     unsearched = [*files.unsearched, *(jobs.unread() if jobs else ())]
     touched = list(dict.fromkeys([*files.hits, *find_files.answer_caches(store)]))
     return ErasurePreview(
-        rows, touched, len(plan.datasets), plan.shared, unsearched, running, planned.foreign, plan.evidence, plan.ids_sha256
+        rows,
+        touched,
+        len(plan.datasets),
+        plan.shared,
+        unsearched,
+        running,
+        planned.foreign,
+        plan.evidence,
+        plan.ids_sha256,
+        files.by_hand,
     )
 
 
@@ -213,12 +221,17 @@ def _flag_models(work: _Erasure) -> None:
 
 def _compact_store(work: _Erasure) -> None:
     samples = [bytes.fromhex(sample) for sample in work.plan.marks]
-    left = partial(find_files.ciphertext_left, work.store, samples)
+    needles = work.cutter.needles
+
+    def left() -> bool:
+        return find_files.ciphertext_left(work.store, samples) or find_files.database_holds(work.store, needles)
+
     work.compacted = erasing.compact(work.store, list(work.plan.record_ids), left)
 
 
 def _search_again(work: _Erasure) -> None:
     work.last = find_files.search_files(work.store, work.cutter, work.folder)
+    find_files.look_into_database(work.store, work.cutter.needles, work.last)
 
 
 # In this order; each step may be repeated after a kill. A new step goes before the search, which proves that nothing is left.
@@ -251,6 +264,7 @@ def _proof_of(work: _Erasure) -> ErasureProof:
         cancelled=tuple(jobs.stopped(plan.erasure_id) if jobs else ()), elsewhere=tuple(elsewhere), store=work.compacted,
         keys_destroyed=len(plan.keys), key_file=work.key_file,
         verified={**counts, "too_short": work.cutter.needles.too_short}, left=tuple(last.hits),
+        columns=tuple(last.columns), by_hand=tuple(last.by_hand),
         unsearched=(*last.unsearched, *(jobs.unread() if jobs else ())),
     )  # fmt: skip
 

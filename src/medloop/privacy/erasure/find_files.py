@@ -15,9 +15,11 @@ from medloop.contracts import ErasedRows, sha256_id
 from medloop.errors import MedloopError
 from medloop.privacy.erasure.needles import ErasedText, Needles
 from medloop.privacy.erasure.rewrite import Cutter, Unreadable, rehash
+from medloop.settings import CONFIG_NAME
 from medloop.store.db import Store
 from medloop.store.files import jsonl, workspace_scan
 from medloop.store.files.artifacts import MANIFEST, file_sha256, folder_sha256, sweep, verify_artifact
+from medloop.store.records.plain_columns import APPEND_ONLY, columns_with
 
 Recard = Callable[[bytes, Mapping[str, bytes], ErasedRows], Mapping[str, bytes] | None]
 CARDS, READABLE = (".json", ".md"), "DATA_CARD.md"
@@ -25,13 +27,18 @@ CARDS, READABLE = (".json", ".md"), "DATA_CARD.md"
 
 @dataclass
 class FileSearch:
-    """The result of a search: `left` files still hold the words, `unsearched` files are in a packed format."""
+    """The result of a search: `left` files still hold the words, `unsearched` files are in a packed format.
+
+    `columns` say where the database holds them. `by_hand`: what an erasure never edits, and a person has to look at.
+    """
 
     searched: int = 0
     bytes: int = 0
     hits: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     unsearched: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    by_hand: list[str] = field(default_factory=list)
 
 
 def own_files(store: Store) -> set[Path]:
@@ -53,11 +60,35 @@ def search_files(store: Store, cutter: Cutter, keep_out: Path) -> FileSearch:
             continue
         try:
             with workspace_scan.opened(path) as data:
-                if cutter.holds(path, data) and (cutter.needles.hit(data) or _cuts(cutter, path, bytes(data))):
-                    search.hits.append(name)
+                if not cutter.holds(path, data) or not (cutter.needles.hit(data) or _cuts(cutter, path, bytes(data))):
+                    continue
+            if path == settings_file(store):
+                search.by_hand.append(f"{name}: the settings hold a code or a text of the person; edit them yourself")
+            else:
+                search.hits.append(name)
         except workspace_scan.TooLargeError:
             search.unsearched.append(f"{name} (gzip of more than {workspace_scan.MOST_UNPACKED:,} bytes)")
     return search
+
+
+def look_into_database(store: Store, needles: Needles, search: FileSearch) -> None:
+    """Say in which columns the database holds the words. The audit log is never changed, so it keeps no erasure from its end."""
+    names = {
+        path.relative_to(store.settings.home).as_posix() for path in own_files(store) if path.is_relative_to(store.settings.home)
+    }
+    if not names & set(search.hits):
+        return
+    places = columns_with(store, lambda text: needles.hit(text.encode(errors="replace")))
+    search.columns = [place for place in places if not place.startswith(APPEND_ONLY)]
+    for place in sorted({*places} - {*search.columns}):
+        search.by_hand.append(f"{place}: the audit log holds a code of the person; it is never changed")
+    if places and not search.columns:
+        search.hits = [name for name in search.hits if name not in names]
+
+
+def settings_file(store: Store) -> Path:
+    """No erasure edits it: the server may not start again."""
+    return store.settings.home / CONFIG_NAME
 
 
 def hash_of(path: Path) -> str | None:
@@ -88,7 +119,7 @@ def rewrite_files(store: Store, cutter: Cutter, log: Path, erasure_id: str, reca
         changes: dict[Path, dict[str, tuple[bytes, int]]] = {}
         done.left = []
         for path, name in _every(store, keep_out):
-            content = _without(cutter, path, name, own_files(store), done)
+            content = _without(cutter, path, name, own_files(store) | {settings_file(store)}, done)
             if content is None:
                 continue
             folder = workspace_scan.sealed_above(home, path)
@@ -101,9 +132,9 @@ def rewrite_files(store: Store, cutter: Cutter, log: Path, erasure_id: str, reca
     return done
 
 
-def _without(cutter: Cutter, path: Path, name: str, database: set[Path], done: FileSearch) -> tuple[bytes, int] | None:
+def _without(cutter: Cutter, path: Path, name: str, untouched: set[Path], done: FileSearch) -> tuple[bytes, int] | None:
     """The new content of a file and how many rows were removed; None to leave the file as it is."""
-    if path in database or workspace_scan.kind_of(path):
+    if path in untouched or workspace_scan.kind_of(path):
         return None
     try:
         with workspace_scan.opened(path) as data:
@@ -231,6 +262,16 @@ def ciphertext_left(store: Store, marks: list[bytes]) -> bool:
         if path.is_file():
             with workspace_scan.opened(path) as data:
                 if machine.find_matches_as_indexes(data):
+                    return True
+    return False
+
+
+def database_holds(store: Store, needles: Needles) -> bool:
+    """Whether the files of the SQLite database hold the words in plain: in a column, or on a page that was freed."""
+    for path in own_files(store):
+        if path.is_file():
+            with workspace_scan.opened(path) as data:
+                if needles.hit(data):
                     return True
     return False
 

@@ -6,7 +6,8 @@
 The search covers UTF-8, UTF-16, GB18030, JSON (escaped once or twice, with or without \\u), HTML and CSV. A piece counts as a
 copy if it has 64 bytes of what a person wrote (160 of what a model wrote, because models repeat themselves), or most of a
 shorter text. Texts under 24 bytes are too common to search for. Numbers and codes that a person wrote (at least eight characters
-with three digits, such as a phone number) count wherever they occur, and so do `names`, the session ids of the records.
+with three digits, such as a phone number) count wherever they occur, and so do `names`, the session ids of the records. Ids that
+medloop gave and the computer's own address are nobody's.
 
 Not covered: rewordings, translations, and pieces shorter than that.
 """
@@ -25,6 +26,10 @@ WINDOW, STEP = 24, 4  # bytes: two texts that share 27 bytes share a window
 PERSON, MODEL, MOST = 64, 160, 0.8  # bytes that make a copy, by author; or this share of a shorter text
 SHORTEST_NAME = 8  # characters of a session id that is searched for
 _CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9][A-Za-z0-9_@.+\-]{6,}[A-Za-z0-9]")
+_OWN_ID = re.compile(
+    r"[a-z]+_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z]+_[0-9a-f]{32}"
+)  # rule_01a1…: records have lineage
+_LOOPBACK = re.compile(r"(?:127(?:\.\d{1,3}){3}|0\.0\.0\.0)")
 _DATE = re.compile(r"(?:19|20)\d\d[-./]?\d\d?[-./]?\d\d?")
 Span = tuple[int, int]
 
@@ -51,7 +56,7 @@ class Needles:
     """The texts of erased records, prepared for searching."""
 
     def __init__(self, words: Iterable[ErasedText], names: Iterable[str] = ()) -> None:
-        self.words = tuple(dict.fromkeys(words))
+        self.words = tuple(dict.fromkeys(word for word in words if not _OWN_ID.fullmatch(word.text)))
         self.names = frozenset(name for name in names if len(name) >= SHORTEST_NAME)
         self.too_short = sum(len(text.text.encode(errors="replace")) < WINDOW for text in self.words)
         self._forms: list[_Form] = []
@@ -78,6 +83,16 @@ class Needles:
         """The pieces of `data` that are copies, in order, joined where they touch."""
         copies = [(start, end) for start, end, _, _ in self._copies(data)]
         return _joined(copies)
+
+    def match(self, text: str) -> str | None:
+        """What of the texts this text holds, in words that do not repeat it; None if nothing."""
+        copies = list(self._copies(text.encode(errors="replace")))
+        if any(index < 0 for _, _, index, _ in copies):
+            return "a code that the person's text has"
+        if not copies:
+            return None
+        start, end, _, _ = max(copies, key=lambda copy: copy[1] - copy[0])
+        return f"the same text of {len(text.encode(errors='replace')[start:end].decode(errors='ignore')):,} characters"
 
     def hit(self, data: bytes | memoryview) -> bool:
         return next(self._copies(data), None) is not None
@@ -118,10 +133,15 @@ class Needles:
 
 
 def codes(text: str) -> set[str]:
-    """Phone numbers, ids, network addresses and the like. Dates do not count, because many people share them."""
+    """Phone numbers, ids, network addresses and the like."""
     candidates = {match[0] for match in _CODE.finditer(text)}
     candidates |= {re.sub(r"[\s\-]", "", match[0]) for match in re.finditer(r"\d(?:[\s\-]?\d){8,}", text)}
-    return {code for code in candidates if sum(char.isdigit() for char in code) >= 3 and len(code) >= 8 and not _DATE.match(code)}
+    return {code for code in candidates if sum(char.isdigit() for char in code) >= 3 and len(code) >= 8 and not _is_nobodys(code)}
+
+
+def _is_nobodys(code: str) -> bool:
+    """A date, an id that medloop gave, or the computer's own address: many records and files have it."""
+    return bool(_DATE.match(code) or _OWN_ID.fullmatch(code) or _LOOPBACK.fullmatch(code))
 
 
 def _forms(erased: ErasedText, origin: int) -> Iterable[_Form]:

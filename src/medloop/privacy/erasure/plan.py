@@ -1,6 +1,8 @@
 """What an erasure must remove: rows, what was made from them, other rows that hold the same words, the words and the keys."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from medloop.contracts import AuditEvent, utc_now, uuid7
@@ -8,11 +10,15 @@ from medloop.errors import InputError
 from medloop.privacy.consent import subject_of
 from medloop.privacy.erasure.contracts import ErasurePlan, ErasureRequest
 from medloop.privacy.erasure.find_files import needles_of
+from medloop.privacy.erasure.needles import PERSON, ErasedText, Needles
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
 from medloop.store import audit
 from medloop.store.db import Store
 from medloop.store.records import erasing, evidence, lineage
 from medloop.store.records.evidence import ForeignRecord
+from medloop.store.records.stored_texts import Author
+
+SAID: tuple[Author, ...] = ("person", "model", "application")
 
 
 @dataclass(frozen=True)
@@ -33,8 +39,8 @@ def make_plan(store: Store, request: ErasureRequest, actor: str) -> Planned | No
     linked = {name: set(ids) for name, ids in record_ids.items()}
     record_ids |= {name: ids for name, ids in erasing.find_derived(store, record_ids).items() if ids}
     copies, shared = _copies(store, record_ids, subject)
-    for name, ids in copies.items():
-        record_ids.setdefault(name, set()).update(ids)
+    for name, matches in copies.items():
+        record_ids.setdefault(name, set()).update(matches)
     plan = ErasurePlan(
         erasure_id=f"er_{uuid7()}", subject=subject, asked=request.records, reason=request.reason.strip(), actor=actor,
         keep_jobs=request.keep_jobs, started=utc_now(), approved_by=request.approved_by, request_id=request.request_id,
@@ -63,11 +69,13 @@ def requested_records(store: Store, request: ErasureRequest) -> erasing.RecordId
     return ids
 
 
-def _words(store: Store, ids: dict[str, set[str]]) -> list[tuple[str, bool]]:
-    """The texts of rows, as they are and scrubbed, because datasets hold the scrubbed form."""
+def _words(store: Store, ids: dict[str, set[str]], authors: Sequence[Author] = SAID) -> list[tuple[str, bool]]:
+    """The texts of rows, as they are and scrubbed, because datasets hold the scrubbed form. Never what medloop put there."""
     words: dict[tuple[str, bool], None] = {}
     scrubbers: dict[str, Scrubber] = {}
     for text in erasing.texts_of(store, ids):
+        if text.author not in authors:
+            continue
         words[text.value, text.authored] = None
         try:
             clean = scrubbers.setdefault(text.record_id, Scrubber()).scrub(text.value)
@@ -93,19 +101,51 @@ def _by_origin(ids: erasing.RecordIds) -> tuple[erasing.RecordIds, erasing.Recor
 def _not_in(
     store: Store, ids: erasing.RecordIds, words: list[tuple[str, bool]], tables: tuple[str, ...] | None
 ) -> tuple[tuple[str, bool], ...]:
-    """The words that no remaining row of these tables contains. The rest of a text may be shared, too, so repeat until
-    nothing changes."""
-    needles, before = needles_of(words), None
-    while needles is not before:
-        before = needles
-        needles = before.without(text.value for text in erasing.other_texts(store, ids, tables))
+    """The words that no remaining row of these tables contains, and which no server, model or rule is called."""
+    names = _system_names(store, ids)
+    needles = _without(needles_of(words), lambda: chain(names, (text.value for text in erasing.other_texts(store, ids, tables))))
     return tuple((text.text, text.authored) for text in needles.words)
 
 
-def _copies(store: Store, ids: erasing.RecordIds, subject: str | None) -> tuple[erasing.RecordIds, int]:
-    """Other rows that hold the words of these records: derived rows are erased, too; rows about somebody else are counted.
+def _system_names(store: Store, ids: erasing.RecordIds) -> set[str]:
+    """What servers, models and rules are called: in these records, and in those that stay."""
+    return {text.value for text in erasing.texts_of(store, ids) if text.author == "system"} | evidence.names_of_others(store, ids)
 
-    For a subject, every row that is about nobody else is erased. For single records, only rows that medloop derived from others.
+
+def _without(needles: Needles, others: Callable[[], Iterable[str]]) -> Needles:
+    """The needles without what others have. The rest of a text may be shared, too, so repeat until nothing changes."""
+    before = None
+    while needles is not before:
+        before, needles = needles, needles.without(others())
+    return needles
+
+
+def _personal(store: Store, ids: erasing.RecordIds, subject: str) -> Needles:
+    """What takes a record that is about nobody: codes and long texts that this person wrote and no other known person has.
+
+    Everybody asks the everyday questions, and a model answers them alike, so short texts and its answers take nothing.
+    """
+    written = needles_of(_words(store, ids, ("person",)))
+    needles = Needles((text for text in written.words if text.authored and _is_long(text)), written.codes)
+    names = _system_names(store, ids)
+
+    def others() -> Iterable[str]:
+        texts = erasing.other_texts(store, ids, erasing.SOURCE_TABLES)
+        return chain(names, (text.value for text in texts if text.subject not in (None, subject)))
+
+    left = _without(needles, others)
+    return Needles(filter(_is_long, left.words), left.names)
+
+
+def _is_long(text: ErasedText) -> bool:
+    return len(text.text.encode(errors="replace")) >= PERSON
+
+
+def _copies(store: Store, ids: erasing.RecordIds, subject: str | None) -> tuple[dict[str, dict[str, str]], int]:
+    """Other rows that hold the words of these records, and what each holds: derived rows are erased, too; others are counted.
+
+    For a subject, a row that is about nobody is erased if it holds a code or a long text of the person. For single records, only
+    rows that medloop derived from others.
     A derived row must hold words that are in no remaining record: others may have given the same reason, and an entry of the
     codebook that came from several records holds questions of all of them. Words of erased criteria, which a teacher or a person
     wrote, count like those of the records.
@@ -113,21 +153,23 @@ def _copies(store: Store, ids: erasing.RecordIds, subject: str | None) -> tuple[
     source, _ = _by_origin(ids)
     words = _words(store, source)
     needles = needles_of(words)
-    copies: erasing.RecordIds = {}
+    personal = None if subject is None else _personal(store, source, subject)
+    copies: dict[str, dict[str, str]] = {}
     shared: set[str] = set()
     for text in erasing.other_texts(store, ids, erasing.SOURCE_TABLES):
-        if not needles.hit(text.value.encode(errors="replace")):
+        if text.author == "system":
             continue
-        if subject is not None and text.subject is None:
-            copies.setdefault(text.table, set()).add(text.record_id)
-        else:
+        if personal is not None and text.subject is None and (match := personal.match(text.value)):
+            copies.setdefault(text.table, {})[text.record_id] = match
+        elif needles.hit(text.value.encode(errors="replace")):
             shared.add(text.record_id)
-    gone = {name: ids.get(name, set()) | copies.get(name, set()) for name in {*ids, *copies}}
+    shared -= {record_id for matches in copies.values() for record_id in matches}
+    gone = {name: ids.get(name, set()) | set(copies.get(name, ())) for name in {*ids, *copies}}
     own = needles_of([*_not_in(store, gone, words, erasing.SOURCE_TABLES), *_of_criteria(store, gone)])
     derived = tuple(name for name in erasing.TABLES if name not in erasing.SOURCE_TABLES)
     for text in erasing.other_texts(store, gone, derived):
-        if own.hit(text.value.encode(errors="replace")):
-            copies.setdefault(text.table, set()).add(text.record_id)
+        if text.author != "system" and (match := own.match(text.value)):
+            copies.setdefault(text.table, {})[text.record_id] = match
     return copies, len(shared)
 
 

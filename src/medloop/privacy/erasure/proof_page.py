@@ -98,6 +98,8 @@ def _last_search(proof: ErasureProof) -> str:
         " not in a replica and not in a backup of the database.",
     ]
     lines += [f"- **Still holds erased text:** `{name}`" for name in proof.left]
+    lines += [f"- **In a column of the database that is not encrypted:** {_code(place)}" for place in proof.columns]
+    lines += [f"- **Left for a person to look at:** {_code(place)}" for place in proof.by_hand]
     lines += [f"- Not searched, because it is packed or damaged: `{name}`" for name in proof.unsearched]
     return "## The last search\n\n" + "\n".join(lines)
 
@@ -122,6 +124,11 @@ def _not_covered(proof: ErasureProof) -> str:
 
 def counts_of_keys(proof: ErasureProof) -> str:
     return f"{proof.keys_destroyed:,} keys that encrypted these texts were destroyed."
+
+
+def _code(place: str) -> str:
+    name, _, rest = place.partition(":")
+    return f"`{name}`{rest and ':' + rest}"
 
 
 def _short(sha256: str | None) -> str:

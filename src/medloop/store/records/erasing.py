@@ -29,26 +29,14 @@ from medloop.store.key_tree import BRANCH
 from medloop.store.records import evidence, experiments, lineage
 from medloop.store.records.chunks import chunks
 from medloop.store.records.crud import PAGE_SIZE, decrypt_row, subject_of_row
+from medloop.store.records.stored_texts import StoredText, texts_in
 from medloop.store.tables import id_column, natural_id
 
 RecordIds = dict[str, set[str]]  # by table name
 TABLES: dict[str, Table] = {table.name: table for table in tables.encrypted_tables()}
 SPOKEN_TABLES = ("rlhf_feedback", "rlhf_preferences", "rlhf_corrections")  # what people said about answers
 SOURCE_TABLES = (*SPOKEN_TABLES, "traces")  # all other tables are derived from these
-MODEL_COLUMNS = {"agent_response", "response_a", "response_b", "original", "answer"}
-NO_TEXTS = {"role", "models", "traces", "records", "standard"}  # names in a text column: ids stay, others share the rest
 _SAMPLE = slice(1, 33)  # these bytes of a ciphertext identify it and reveal nothing
-
-
-@dataclass(frozen=True)
-class StoredText:
-    """One text of one row; `authored` means that a person wrote it, not a model. `subject` is the person the row is about."""
-
-    table: str
-    record_id: str
-    subject: str | None
-    value: str
-    authored: bool
 
 
 @dataclass(frozen=True)
@@ -125,23 +113,20 @@ def find_derived(store: Store, ids: RecordIds) -> RecordIds:
     with store.read() as conn:
         return {
             "red_team_cases": _ids_with(conn, cases, cases.c.record_id, every),
-            "queue_items": _ids_with(conn, items, items.c.trace_id, every) | _items_with_text(store, ids, set(every)),
+            "queue_items": _ids_with(conn, items, items.c.trace_id, every) | _items_naming(store, set(every)),
             "scored_answers": _ids_with(conn, scores, scores.c.sample_id, every),
             "codebook_entries": evidence.entries_from(conn, set(every)),
             "rubric_criteria": evidence.criteria_from(conn, set(every)),
         }
 
 
-def _items_with_text(store: Store, ids: RecordIds, every: set[str]) -> set[str]:
-    """Queue items that no column links to the records: a second trace, feedback without a trace, a question from a file."""
-    items = tables.queue_items
-    unlinked = (items.c.kind == "compare") | items.c.trace_id.is_(None)
-    authored, item_ids = {text.value for text in texts_of(store, ids) if text.authored}, set()
+def _items_naming(store: Store, every: set[str]) -> set[str]:
+    """Queue items that name a record where no column does: of two compared answers the second trace, feedback without a trace."""
+    items, item_ids = tables.queue_items, set()
     with store.read() as conn:
-        for row in conn.execute(select(items).where(unlinked)):
+        for row in conn.execute(select(items).where((items.c.kind == "compare") | items.c.trace_id.is_(None))):
             content = json.loads(_open(store, conn, items, row).get("content", b"{}"))
-            prompt = {text for text, by_person in _strings(content.get("prompt", []), True) if by_person}
-            if prompt & authored or every & {*content.get("traces", ()), *content.get("records", ())}:
+            if every & {*content.get("traces", ()), *content.get("records", ())}:
                 item_ids.add(str(row.item_id))
     return item_ids
 
@@ -180,7 +165,7 @@ def texts_of(store: Store, ids: Mapping[str, set[str]]) -> Iterator[StoredText]:
                 rows = _rows(conn, TABLES[name], chunk)
                 texts = [_open(store, conn, TABLES[name], row) for row in rows]
             for row, plain in zip(rows, texts, strict=True):
-                yield from _texts(name, row, plain)
+                yield from texts_in(name, row, plain)
 
 
 def other_texts(store: Store, but: Mapping[str, set[str]], names: Sequence[str] | None = None) -> Iterator[StoredText]:
@@ -196,7 +181,7 @@ def other_texts(store: Store, but: Mapping[str, set[str]], names: Sequence[str] 
                 break
             after = page[-1].id
             for row, plain in zip(rows, texts, strict=True):
-                yield from _texts(name, row, plain)
+                yield from texts_in(name, row, plain)
 
 
 def ciphertext_samples(store: Store, ids: Mapping[str, set[str]]) -> list[bytes]:
@@ -221,28 +206,6 @@ def _open(store: Store, conn: Connection, table: Table, row: Row[Any]) -> dict[s
 
 def _rows(conn: Connection, table: Table, ids: Sequence[str]) -> Sequence[Row[Any]]:
     return conn.execute(select(table).where(id_column(table).in_(list(ids))).order_by(table.c.id)).all()
-
-
-def _texts(name: str, row: Row[Any], plain: Mapping[str, bytes]) -> Iterator[StoredText]:
-    record_id = row._mapping[natural_id(TABLES[name])]
-    subject = row._mapping.get("subject") or row._mapping.get("user_hash")
-    for column, data in plain.items():
-        for value, authored in _strings(json.loads(data), column not in MODEL_COLUMNS):
-            yield StoredText(name, record_id, subject, value, authored)
-
-
-def _strings(value: Any, authored: bool) -> Iterator[tuple[str, bool]]:
-    """Every string inside a value, and whether a person wrote it; an assistant's messages do not count as such."""
-    if isinstance(value, str):
-        yield value, authored
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item, authored)
-    elif isinstance(value, dict):
-        by_person = authored and value.get("role") not in ("assistant", "system")
-        for key, item in value.items():
-            if key not in NO_TEXTS:
-                yield from _strings(item, by_person)
 
 
 # Their removal

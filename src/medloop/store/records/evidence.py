@@ -10,10 +10,11 @@ their names lie in clear.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Table, delete, select, update
+from sqlalchemy import Connection, Table, delete, func, select, update
 
 from medloop.store import tables
 from medloop.store.db import Store
@@ -21,6 +22,7 @@ from medloop.store.records.chunks import chunks
 from medloop.store.tables import id_column, idempotency_keys, incidents, natural_id
 
 SESSIONS: tuple[Table, ...] = (tables.rlhf_feedback, tables.rlhf_preferences, tables.traces)
+SOURCES = ("rlhf_feedback", "rlhf_preferences", "rlhf_corrections", "traces")
 FLAGGED: tuple[Table, ...] = (tables.rlhf_feedback, tables.rlhf_preferences)
 
 PARENTS: dict[Table, str] = {  # the column that names the record which a derived row came from
@@ -33,22 +35,24 @@ _STRING = re.compile(r'"([^"]*)"')
 
 @dataclass(frozen=True)
 class ForeignRecord:
-    """A record that does not name the person itself. `why`: it is linked to a record or trace of theirs, or has the same text."""
+    """A record that does not name the person itself. `why`: it is linked to a record or trace of theirs, or has the same text;
+    `match` then says what it has, without repeating it."""
 
     record_id: str
     table: str
     recorded_by: str | None
     critical: bool
     why: str
+    match: str | None = None
 
 
 def foreign_records(
-    store: Store, linked: Mapping[str, set[str]], copies: Mapping[str, set[str]], subject: str | None, asked: Iterable[str]
+    store: Store, linked: Mapping[str, set[str]], copies: Mapping[str, dict[str, str]], subject: str | None, asked: Iterable[str]
 ) -> list[ForeignRecord]:
-    """The records that were not named by the request but would be erased with it."""
+    """The records that were not named by the request but would be erased with it; `copies` say what each holds."""
     records, named = [], set(asked)
-    for why, ids in (("linked", linked), ("same text", copies)):
-        for name in ("rlhf_feedback", "rlhf_preferences", "rlhf_corrections", "traces"):
+    for why, ids in (("linked", linked), ("same text", {name: set(matches) for name, matches in copies.items()})):
+        for name in dict.fromkeys([*SOURCES, *(copies if why == "same text" else ())]):
             table = tables.metadata.tables[name]
             with store.read() as conn:
                 for chunk in chunks(sorted(ids.get(name, set()) - named)):
@@ -56,7 +60,8 @@ def foreign_records(
                         values = row._mapping
                         if subject is None or subject not in (values.get("subject"), values.get("user_hash")):
                             record_id, by = values[natural_id(table)], values.get("recorded_by")
-                            records.append(ForeignRecord(record_id, name, by, bool(values.get("critical")), why))
+                            match = copies[name][record_id] if why == "same text" else None
+                            records.append(ForeignRecord(record_id, name, by, bool(values.get("critical")), why, match))
     return records
 
 
@@ -91,6 +96,22 @@ def sessions_of(store: Store, ids: Mapping[str, set[str]]) -> list[str]:
                 rows = conn.execute(select(id_column(table), table.c.session_id).where(table.c.session_id.in_(chunk)))
                 own -= {session for record_id, session in rows if record_id not in erased}
     return sorted(own)
+
+
+def names_of_others(store: Store, but: Mapping[str, set[str]]) -> set[str]:
+    """The names of agents and models in the records that stay: whoever wrote such a name did not write about a person."""
+    names: set[str] = set()
+    with store.read() as conn:
+        for name in SOURCES:
+            table = tables.metadata.tables[name]
+            for column in (table.c[key] for key in ("agent_name", "model_version") if key in table.c):
+                counts = Counter[str | None]()
+                for value, count in conn.execute(select(column, func.count()).group_by(column)):
+                    counts[value] = count
+                for chunk in chunks(sorted(but.get(name, ()))):
+                    counts.subtract(conn.execute(select(column).where(id_column(table).in_(chunk))).scalars())
+                names |= {value for value, count in counts.items() if value and count > 0}
+    return names
 
 
 def remove_clear_names(conn: Connection, record_ids: Iterable[str], drop_model: Callable[[str], bool]) -> None:
