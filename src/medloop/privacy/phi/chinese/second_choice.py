@@ -16,6 +16,7 @@ from medloop.privacy.phi.guards import lazy_pattern
 
 SURE = 0.8  # from here a candidate is a name
 DOUBTFUL = 0.11  # from here it is a reason to doubt
+DOUBTFUL_WORD = 0.45  # the same where its characters are a known pair
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
 
 

@@ -17,7 +17,7 @@ from medloop.privacy.phi.chinese import choice, names, network, second_choice, s
 from medloop.privacy.phi.chinese.cues import NOBODY, SAYS, TITLED_BEHIND, WEEKDAY_WISH_OR_TOWN
 from medloop.privacy.phi.chinese.extent import FUNCTION, opens
 from medloop.privacy.phi.chinese.products import is_product
-from medloop.privacy.phi.chinese.words import blocked_words, function_words, is_pair, ordinary_words, pair_groups
+from medloop.privacy.phi.chinese.words import blocked_words, function_words, is_pair, is_seen, ordinary_words, pair_groups
 from medloop.privacy.phi.guards import lazy_pattern
 
 WORD = 0.03  # below this chance a candidate of the first network is a word, unless a title, a sex or an age follows
@@ -51,7 +51,7 @@ _CALLED = lazy_pattern("[大小乳]名[叫是]?$|名叫$|名字[叫是]$")
 _NOBODY = lazy_pattern(
     "[家的们才刚不没了着过些很吗呢吧把被得]|点(?!点)|先(?![锋明勇国军平贵])|安慰|请[安转提告]|[一二两三四五六七八九十几]{1,3}[岁个米斤月天年一二三四五六七八九十]"
 )
-_EVERYDAY = lazy_pattern("救护车|版本|模型|原件|陆续")  # words that both networks take for names in some places
+_EVERYDAY = lazy_pattern("救护车|版本|模型|原件|陆续|提问|舌唇|唇舌")  # words that both networks take for names in some places
 _ILLNESS_BEHIND = lazy_pattern("病(?![了倒重人])|癫痫|氏|综合[征症]|[试实]验|反射|瘤|痣|疹")  # (杰克逊)癫痫, (富贵)病
 Candidate = tuple[int, int, float]  # start, end and the highest chance
 
@@ -140,7 +140,7 @@ class SecondOpinion:
                 is_likely = chance >= ALONE or (agree and chance >= BOTH)
             if is_likely and self._is_no_word(start, end, is_sure):
                 added.append((start, end))
-            elif likelihood >= second_choice.DOUBTFUL:
+            elif likelihood >= (second_choice.DOUBTFUL_WORD if self._is_like_a_word(start, end) else second_choice.DOUBTFUL):
                 nearest = LEFT
         taken = [*known, *added]
         if nearest < LEFT and any(self._may_name(span) and not _overlaps(span, taken) for span in first):
@@ -177,6 +177,11 @@ class SecondOpinion:
         return any(
             word.start() < end and start < word.end() for word in _EVERYDAY.finditer(self.text, max(0, start - 2), end + 2)
         )
+
+    def _is_like_a_word(self, start: int, end: int) -> bool:
+        """Whether any two of these characters stand side by side in medical texts or dictionaries: (清楚), (小婴儿), not (晓雅)."""
+        pairs = range(start, end - 1)
+        return any(is_pair(self.text, index) or is_seen(self.text, index) for index in pairs) or self._is_listed_word(start, end)
 
     def _is_no_word(self, start: int, end: int, is_sure: bool) -> bool:
         """Whether no list and no count of medical texts knows it as a word, or as part of one: not (灵芝), (宫外)孕, (陆续)做了."""
