@@ -136,7 +136,7 @@ def evaluate(
     require_writable(markdown)
     if not any(":" in name for name in (*(rule or ()), *(suite or ()))):  # module:object is somebody's own code
         leave_out_bitsandbytes()
-    with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:
+    with open_audit_trail(settings) as trail, ui.progress("Answering", every=10) as bar:
         done = evaluate_models(
             settings, models=models, predictions=files, rules=tuple(rule or DEFAULT_RULES), suites=tuple(suite or ()),
             config=config, name=title, markdown=markdown, against=against,

@@ -82,7 +82,7 @@ def gate(
     with open_store(settings) as store:
         policy = policy_of(store).config.model_dump(mode="json")
         knobs = load_config(GateConfig, file=config, pairs=set_ or (), flags={}, defaults=policy)
-        with ui.progress("Answering") as bar:
+        with ui.progress("Answering", every=10) as bar:
             examined = examine(
                 settings, store, candidate=candidate, baseline=_side(baseline), report=report, config=knobs,
                 progress=lambda label: lambda done, total: bar.update(done, total, label),
