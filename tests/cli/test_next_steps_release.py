@@ -92,7 +92,9 @@ def test_what_registry_and_gate_say_to_do_next_can_be_done(desk: Desk) -> None:
     added = desk.follow(desk.run("registry list"), "registry add", ADAPTER="a")
     jsonl.write(desk.home / "data/processed/gold_set.jsonl", make_emergencies(12))
     tiny_adapter(desk.home / "models/lora/real", tiny_model(desk.home / "models/full/base"))
-    decided = desk.follow(added, "gate --model", *VERDICT, more=QUICK_GATE, BASE="models/full/base", ADAPTER="real")
+    real = {"embedded:tiny+models/lora/a": "models/full/base+models/lora/real"}  # the first has made-up bytes
+    assert "medloop gate --model embedded:tiny+models/lora/a." in added
+    decided = desk.follow(added, "gate --model", *VERDICT, more=QUICK_GATE, **real)
     assert "weaker than the policy" in decided and "n=12 (400)" in decided and "Sign-offs needed: 2." in decided
     desk.follow(desk.refused("registry show 9"), "registry list")
     desk.follow(desk.refused("gate show ffffffffffff"), "gate list")

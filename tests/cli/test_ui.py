@@ -47,6 +47,19 @@ def test_a_slow_step_prints_once_a_minute_even_with_no_total(clock: Clock, capsy
     assert len(lines) == 5 and lines[0] == "Judging: 60"
 
 
+def test_slow_answers_print_a_line_every_ten_seconds_also_while_the_count_stands_still(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ui.progress("Answering", every=10) as bar:
+        for _ in range(30):
+            clock.now += 1
+            bar.update(16, 88, "SmolLM2")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["Answering: 16 of 88 (18%)  SmolLM2"] + [
+        f"Answering: 16 of 88 (18%), {seconds} s so far  SmolLM2" for seconds in (12, 22)
+    ]
+
+
 def test_a_table_in_a_pipe_keeps_every_cell_on_one_line_and_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     ui.table(("id", "words"), [("sub_" + "a" * 100, "word " * 60), ("[red]\x1b[31m", "发热")])
     header, first, second = capsys.readouterr().out.splitlines()

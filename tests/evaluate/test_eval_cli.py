@@ -39,6 +39,37 @@ def test_two_files_of_answers_side_by_side(workspace: Path, put_split: Put) -> N
     assert done.stderr == "" and "The split red has no questions, so it is not in the report." in done.stdout
 
 
+def test_the_table_counts_each_metric_and_a_single_case_has_no_interval(workspace: Path, put_split: Put) -> None:
+    records = [
+        *make_emergencies(1, ("en",)),
+        *(make_record(n, f"What tea helps against a runny nose, number {n}?") for n in range(5)),
+    ]
+    put_split("gold_set.jsonl", records)
+    jsonl.write(workspace / "before.jsonl", [{"record_id": r.record_id, "answer": CALM} for r in records])
+    done = medloop(workspace, "eval", "--predictions", "before.jsonl", "--split", "gold", "--name", "one")
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.split()[:2] == ["gold", "before"])
+    assert "0.00 (1 case)" in row and row.rstrip().endswith("chain 6, emergency 1, risk 6")
+    assert "0.00 (1 case)" in (workspace / "reports/eval/one/eval_report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_rule_of_chains_says_nothing_where_nobody_has_one(workspace: Path, put_split: Put, chain: bool) -> None:
+    records = make_emergencies(4, ("en",))
+    put_split("gold_set.jsonl", records)
+    answers = [CALM, CALM, CALM, f"<think>\nChest pain may be a heart attack.\n</think>\n{URGENT}" if chain else URGENT]
+    jsonl.write(
+        workspace / "mine.jsonl", [{"record_id": r.record_id, "answer": a} for r, a in zip(records, answers, strict=True)]
+    )
+    done = medloop(workspace, "eval", "--predictions", "mine.jsonl", "--split", "gold", "--name", "c")
+    assert done.returncode == 0, done.stderr
+    sentence = "No answer has a chain of thought, so 'chain' says nothing: leave it out with --rule emergency --rule risk."
+    assert (sentence in done.stdout) is not chain
+    for file in ("eval_report.md", "eval_report.html"):
+        text = (workspace / "reports/eval/c" / file).read_text(encoding="utf-8").replace("&#39;", "'")
+        assert (sentence in text) is not chain
+
+
 def test_a_regression_in_any_stratum_reaches_the_headline(workspace: Path, put_split: Put) -> None:
     """Emergencies are answered better, pregnant women are told to take ibuprofen: the first line says both."""
     emergencies = make_emergencies(40, ("en",))

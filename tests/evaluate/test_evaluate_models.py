@@ -112,6 +112,52 @@ def test_a_killed_run_goes_on_where_it_stopped(settings: Settings, put_split: Pu
     assert done.report.results[0].metrics["red"]["emergency"].n == 40
 
 
+def test_a_slow_model_stores_each_batch_and_says_where_it_is(
+    settings: Settings, put_split: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a small model on a CPU: fewer questions than go into one call, stopped within it."""
+    put_split("red_team.jsonl", make_emergencies(12, ("en",)))
+    monkeypatch.setattr("medloop.evaluate.examined.SAVE_S", 0.0)
+    stored: list[int] = []
+
+    def progress(label: str) -> Callable[[int, int], None]:
+        def told(done: int, total: int) -> None:
+            files = list(settings.workspace.answer_cache.glob("*.jsonl"))
+            stored.append(sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files))
+            reports.append((done, total))
+            if done == 6:
+                raise KeyboardInterrupt
+
+        return told
+
+    reports: list[tuple[int, int]] = []
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, {"m": FakeGenerate({}, URGENT)}, progress=progress)
+    assert reports == [(0, 12), (2, 12), (4, 12), (6, 12)]
+    assert stored == [0, 2, 4, 6]
+    again = FakeGenerate({}, URGENT)
+    run(settings, {"m": again})
+    assert again.calls == 12 - 6
+
+
+def test_a_fast_model_writes_once_a_call_and_loses_nothing_that_is_answered(settings: Settings, put_split: Put) -> None:
+    put_split("red_team.jsonl", make_emergencies(12, ("en",)))
+
+    def progress(label: str) -> Callable[[int, int], None]:
+        def told(done: int, total: int) -> None:
+            if done == 6:
+                assert not list(settings.workspace.answer_cache.glob("*.jsonl"))
+                raise KeyboardInterrupt
+
+        return told
+
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, {"m": FakeGenerate({}, URGENT)}, progress=progress)
+    again = FakeGenerate({}, URGENT)
+    run(settings, {"m": again})
+    assert again.calls == 12 - 6
+
+
 def test_a_changed_model_or_setting_asks_anew(settings: Settings, put_split: Put) -> None:
     put_split("red_team.jsonl", make_emergencies(5, ("en",)))
     run(settings, {"m": FakeGenerate({}, CALM)})

@@ -14,6 +14,7 @@ from medloop.errors import ConfigError, InputError, ResultError
 from medloop.loop import trust
 from medloop.loop.cycle import CycleConfig, run_cycle
 from medloop.reward.mix import MixConfig, build_mix
+from medloop.reward.trust_page import READ_NOTE
 from medloop.settings import Settings
 from medloop.store.files import jsonl
 from medloop.testing.records import make_emergencies
@@ -28,6 +29,8 @@ def test_the_command_measures_writes_a_card_and_says_it_in_json(workspace: Path)
     triage = [{"id": f"t{n}", "question": f"{QUESTION} {n}", "urgency": "emergent"} for n in range(24)]
     jsonl.append(workspace / "triage.jsonl", [*triage, {"id": "t24", "question": "Which tea is best?", "urgency": "routine"}])
     output = medloop("reward", "validate", "triage.jsonl", pairs(workspace / "votes.jsonl", GOOD, BAD))
+    assert READ_NOTE not in output and "earlier readings of these parts on real answers" in output and "--verbose" in output
+    assert READ_NOTE in medloop("reward", "validate", "votes.jsonl", "--verbose")
     assert "reward: trusted (agreement 1.00" in output and "urgency: trusted (recall 1.00" in output
     (path,) = workspace.glob("reports/trust/*/validity.json")
     assert "| reward | trusted |" in (path.parent / "validity.md").read_text()

@@ -171,3 +171,20 @@ def test_progress_reaches_the_total(generate: TorchGenerator):
         progress=lambda a, b: seen.append((a, b)),
     )
     assert seen[-1] == (9, 9) and [a for a, _ in seen] == sorted(a for a, _ in seen)
+
+
+def test_each_batch_is_handed_out_at_once_and_a_slow_one_tells_its_rows(
+    generate: TorchGenerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("medloop.models.rollout.sampler.PULSE_S", 0.0)
+    batches, counts = [], []
+    answers = generate(
+        PROMPTS,
+        max_new_tokens=6,
+        batch_size=3,
+        on_answers=batches.append,
+        progress=lambda done, total: counts.append((done, total)),
+    )
+    assert [len(batch) for batch in batches] == [3, 3, 2]
+    assert [{**batches[0], **batches[1], **batches[2]}[index] for index in range(8)] == answers
+    assert len(counts) > 3 and counts == sorted(counts) and counts[-1] == (8, 8) and (3, 8) in counts

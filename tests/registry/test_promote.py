@@ -67,7 +67,10 @@ def test_a_gate_that_passed_other_bytes_allows_nothing(store, settings: Settings
                 (temp / path.name).write_bytes(path.read_bytes() + (b" " if path.name == "chat_template.jinja" else b""))
     version = register_in(store, "changed", actor="test").stored.record.version
     assert version == 2
-    with pytest.raises(PromotionRefusedError, match="has not examined a model with these bytes"):
+    with pytest.raises(
+        PromotionRefusedError,
+        match=r"has not examined a model with these bytes .*: medloop gate --model \S+\+models/lora/changed",
+    ):
         promote_in(store, version, actor="test")
 
 

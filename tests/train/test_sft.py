@@ -191,7 +191,9 @@ def test_too_long_and_unanswered_rows_are_left_out_and_counted(settings):
     lines = [[question, {"role": "assistant", "content": "a" * n}] for n in (10, 900, 20)] + [[question]]
     path.write_text("".join(json.dumps({"messages": turns}) + "\n" for turns in lines))
     encoded = encode_file(load_tokenizer(Path(settings.model)), path, max_length=200)
-    assert len(encoded.lengths) == 2 and encoded.left_out() == "1 too long, 1 without an answer"
+    assert len(encoded.lengths) == 2 and encoded.left_out(200) == (
+        "left out: 1 longer than max_length (200 tokens), 1 without an answer"
+    )
 
 
 @pytest.mark.parametrize("micro", [1, 2, 4])

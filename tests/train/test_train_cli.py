@@ -127,7 +127,7 @@ def test_a_reward_model_from_made_up_pairs(settings, monkeypatch, capsys):
     assert medloop(monkeypatch, settings, *words, "--set", "warmup=2", "--set", "epoch=1") == 2
     assert "warmup is 2" in capsys.readouterr().err
     assert medloop(monkeypatch, settings, *words) == 0
-    assert "too long" in capsys.readouterr().out, "one token per letter: 512 are few"
+    assert " longer than max_length (512 tokens)" in capsys.readouterr().out, "one token per letter: 512 are few"
 
 
 def test_it_says_what_a_reward_model_is_worth(settings, monkeypatch, capsys):

@@ -9,15 +9,17 @@ import typer
 from pydantic import SecretStr
 
 from medloop.cli import ui
+from medloop.cli.data_scrubbed import say_scrubbed
 from medloop.cli.langfuse import import_from_langfuse
-from medloop.contracts import DatasetCard, Source
+from medloop.contracts import Source
 from medloop.contracts.dataset import Split
 from medloop.contracts.record_filter import FilterTree
 from medloop.data.export import export as export_split
 from medloop.data.export import export_feedback
 from medloop.data.feedback.build import FeedbackConfig, write_preferences
 from medloop.data.feedback.filter_records import count_fitting
-from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, quarantine_file, read_card
+from medloop.data.prepare.enough import too_small
+from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, read_card
 from medloop.data.prepare.prepare import prepare as prepare_data
 from medloop.data.prepare.split import SPLITS
 from medloop.data.prompts import PROMPTS, make_prompts
@@ -30,6 +32,7 @@ from medloop.knobs import load_config, split_pairs
 from medloop.loop.feedback import build_from_feedback, rater_weights
 from medloop.store.audit_trail import actor, open_audit_trail
 from medloop.store.db import open_store
+from medloop.store.records.gate_policies import policy_of
 
 data_app = typer.Typer(no_args_is_help=True, help="Import, clean, split and describe data; build datasets from feedback.")
 
@@ -218,7 +221,7 @@ def prepare(
     flags = {"dev": dev, "test": test, "gold": gold, "red": red, "scrub": scrub}
     chosen = load_config(PrepareConfig, file=config, pairs=set_ or (), flags=flags)
     with open_audit_trail(settings) as trail:
-        seed = settings.seed if seed is None else seed
+        policy, seed = policy_of(trail.store).config, settings.seed if seed is None else seed
         card = prepare_data(settings.workspace, chosen, seed=seed, names=source or (), progress=ui.progress)
         trail.register("dataset", settings.workspace.processed, card)
     for split, entry in card.files.items():
@@ -226,19 +229,11 @@ def prepare(
     dropped = sum(sum(counts.values()) for counts in card.drops.values())
     removed = sum(counts.get("contaminated", 0) for counts in card.drops.values())
     ui.say(f"{dropped:>9,}  dropped ({removed:,} of them near-copies of held-out questions; 0 left in train)")
-    _say_scrubbed(card)
+    say_scrubbed(card)
+    for sentence in too_small(card, chosen, policy):
+        ui.say(sentence)
     ui.say(f"Read the card: {ui.shown(settings.workspace.processed / 'DATA_CARD.md')}")
     ui.next_step("train sft")
-
-
-def _say_scrubbed(card: DatasetCard) -> None:
-    if card.scrub is None:
-        ui.say("Personal identifiers were not removed (--no-scrub).")
-        return
-    ui.say(f"Personal identifiers were removed from {card.scrub['rows_changed']:,} rows.")
-    if held := card.scrub["rows_held"]:
-        file = ui.shown(quarantine_file(ui.settings().workspace))
-        ui.say(f"{held:,} rows may still identify a person and were left out: {file}")
 
 
 @data_app.command("prompts")

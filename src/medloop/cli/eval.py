@@ -10,7 +10,7 @@ from medloop.cli import ui
 from medloop.contracts import EvalReport, ModelRef
 from medloop.errors import ConfigError
 from medloop.evaluate.predictions import DEFAULT_SPLITS, EvalConfig
-from medloop.evaluate.report import cell, headlines, judged_by, splits_of
+from medloop.evaluate.report import cell, counts, headlines, judged_by, splits_of
 from medloop.evaluate.report_issues import baseline_rows, metrics_of
 from medloop.evaluate.side_by_side import Evaluation, file_name
 from medloop.loop.evaluation import DEFAULT_RULES, enter_report, evaluate_again, evaluate_models, parse_examined, round_report
@@ -136,7 +136,7 @@ def evaluate(
     require_writable(markdown)
     if not any(":" in name for name in (*(rule or ()), *(suite or ()))):  # module:object is somebody's own code
         leave_out_bitsandbytes()
-    with open_audit_trail(settings) as trail, ui.progress("Answering") as bar:
+    with open_audit_trail(settings) as trail, ui.progress("Answering", every=10) as bar:
         done = evaluate_models(
             settings, models=models, predictions=files, rules=tuple(rule or DEFAULT_RULES), suites=tuple(suite or ()),
             config=config, name=title, markdown=markdown, against=against,
@@ -200,7 +200,8 @@ def _show(done: Evaluation) -> None:
 def _rows(report: EvalReport, split: str, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for result in (result for result in report.results if split in result.metrics):
         intervals = result.metrics[split]
-        questions = max((interval.n + interval.missing for interval in intervals.values()), default=0)
-        yield split, result.label, *(cell(intervals.get(name)) for name in names), str(questions)
+        alike = {(interval.n, interval.missing) for interval in intervals.values()}
+        n = str(max(alike)[0]) if len(alike) == 1 and not max(alike)[1] else counts(result, split)
+        yield split, result.label, *(cell(intervals.get(name)) for name in names), n
     for name, cells in baseline_rows(report, split):
         yield split, name, *cells, ""

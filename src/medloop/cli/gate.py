@@ -10,11 +10,12 @@ import typer
 from medloop.cli import ui
 from medloop.cli.gate_policy import policy_app
 from medloop.cli.login import logged_in
-from medloop.contracts import GateCheck, GateResult, ModelRef
+from medloop.contracts import EvalReport, GateCheck, GateResult, ModelRef
 from medloop.contracts.gate_config import GateConfig
 from medloop.errors import ConfigError, ResultError
 from medloop.knobs import load_config
-from medloop.loop.gate import examine
+from medloop.loop.evaluation import read_report
+from medloop.loop.gate import examine, more_evidence
 from medloop.loop.gate_policy import policy_of
 from medloop.models.find import parse_model
 from medloop.store.audit_trail import actor
@@ -82,7 +83,7 @@ def gate(
     with open_store(settings) as store:
         policy = policy_of(store).config.model_dump(mode="json")
         knobs = load_config(GateConfig, file=config, pairs=set_ or (), flags={}, defaults=policy)
-        with ui.progress("Answering") as bar:
+        with ui.progress("Answering", every=10) as bar:
             examined = examine(
                 settings, store, candidate=candidate, baseline=_side(baseline), report=report, config=knobs,
                 progress=lambda label: lambda done, total: bar.update(done, total, label),
@@ -90,7 +91,7 @@ def gate(
         result, stored = examined.result, examined.bound and not dry_run
         if stored:
             gates.save_gate(store, result, actor=actor())
-        refusal = gates.promotion_refusal(store, result.artifact) if stored else None
+        refusal = gates.refusal_below_checks(store, result) if stored else None
     if json_:
         ui.say_json({"gate": result.content_id() if stored else None, **result.model_dump(mode="json", exclude_none=True)})
     else:
@@ -99,7 +100,7 @@ def gate(
         ui.say(_stored_sentence(result, stored=stored, bound=examined.bound))
         if stored:
             ui.say(f"Promotion: {refusal or 'allowed now.'}")
-    _exit(result)
+    _exit(result, read_report(examined.report))
 
 
 def _side(spec: str | None) -> ModelRef | Path | None:
@@ -114,21 +115,20 @@ def _stored_sentence(result: GateResult, *, stored: bool, bound: bool) -> str:
     return "Nothing was stored." if bound else "Nothing was stored: answers in a file say nothing about the bytes of a model."
 
 
-def _exit(result: GateResult) -> None:
+def _exit(result: GateResult, report: EvalReport) -> None:
     """A verdict other than a pass ends with its own exit code."""
+    counts = Counter(check.outcome for check in result.checks)
     if result.outcome == "fail":
-        failed = [check.name for check in result.checks if check.outcome == "fail"]
-        raise ResultError(f"The gate refuses {result.label}: {_names(failed)}", "Do not promote it; read the reasons above")
+        raise ResultError(f"The gate refuses {result.label}: {_checks(counts['fail'])} failed, see above", "Do not promote it")
     if result.outcome == "not_enough_evidence":
-        open_ = [check.name for check in result.checks if check.outcome == "not_enough_evidence"]
+        what = f"{_checks(counts['not_enough_evidence'])} without enough, see above"
         raise NotEnoughEvidenceError(
-            f"The evidence is not enough to pass {result.label}: {_names(open_)}", "Measure more cases (n), or ask for a waiver"
+            f"The evidence is not enough to pass {result.label}: {what}", f"{more_evidence(result, report)}, or ask for a waiver"
         )
 
 
-def _names(names: list[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more
+def _checks(count: int) -> str:
+    return f"{count} check" if count == 1 else f"{count} checks"
 
 
 def _show(result: GateResult, *, verbose: bool) -> None:
@@ -192,6 +192,7 @@ def show(
         result, sign_offs = gates.with_waivers(store, stored), gates.sign_offs_of(store, stored.content_id())
         waivers = gates.waiver_rows(store, result.artifact)
         refusal, names = gates.promotion_refusal(store, result.artifact), users.names(store)
+        below = gates.refusal_below_checks(store, stored)
     if json_:
         people = [row.model_dump(mode="json") for row in sign_offs]
         lifted = [row.as_json() for row in waivers]
@@ -209,7 +210,7 @@ def show(
             f"{row.timestamp:%Y-%m-%d %H:%M}Z  {row.waiver_id}: {row.check} waived until {row.expires:%Y-%m-%d} by "
             f"{names.get(row.author, row.author)}, {approved}: {ui.printable(row.reason)}"
         )
-    ui.say(f"Promotion of this model: {refusal or 'allowed now.'}")
+    ui.say(f"Promotion of this model: {below or 'allowed now.'}")
 
 
 @gate_app.command("sign")

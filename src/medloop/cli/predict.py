@@ -53,7 +53,7 @@ def predict(
     require_writable(output)
     leave_out_bitsandbytes()
     sampling = Sampling(temperature=temperature, max_new_tokens=max_new_tokens, seed=settings.seed if seed is None else seed)
-    with ui.progress("Answering") as bar:
+    with ui.progress("Answering", every=10) as bar:
         done = answer_file(
             source, output, ref, sampling, settings, limits=limits, batch_size=batch_size, replace=replace, progress=bar.update
         )

@@ -57,6 +57,9 @@ def validate(
     fail_on_untrusted: Annotated[
         bool, typer.Option("--fail-on-untrusted", help="Exit with code 10 if a judge is untrusted.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also list how readers judged these parts on real answers before.")
+    ] = False,
     json_: ui.AsJson = False,
 ) -> None:
     """Compare the reward with what people said: recall, precision and agreement of every part, with intervals.
@@ -91,7 +94,7 @@ def validate(
     if json_:
         ui.say_json(card.model_dump(mode="json"))
     else:
-        _show(card, folder, is_kept=is_kept)
+        _show(card, folder, is_kept=is_kept, verbose=verbose)
         if drift and (drift.raised or drift.standing):
             reward_drift.show(drift)
         for asked in teachers:
@@ -131,7 +134,7 @@ def gather_cases(
     return [*labelled, *use.cases], use
 
 
-def _show(card: ValidityCard, folder: Path, *, is_kept: bool) -> None:
+def _show(card: ValidityCard, folder: Path, *, is_kept: bool, verbose: bool) -> None:
     ui.table(
         ("judge", "quantity", "value", "95 % interval", "cases", "ties", "missing"),
         [measure_row(row) for row in card.measures if row.slice == ALL],
@@ -139,7 +142,7 @@ def _show(card: ValidityCard, folder: Path, *, is_kept: bool) -> None:
     ui.say()
     for judge, verdict, reason, _ in rows_of(card):
         ui.say(f"{judge}: {WORDS[verdict]} ({reason}).")
-    if read := read_rows(card):
+    if (read := read_rows(card)) and verbose:
         ui.say()
         ui.table(READ_COLUMNS, read)
         ui.say(READ_NOTE)
@@ -151,6 +154,8 @@ def _show(card: ValidityCard, folder: Path, *, is_kept: bool) -> None:
         ui.say(f"Left out: {'; '.join(left_out_lines(card.left_out))}.")
     if card.bundled:
         ui.say(NO_EVIDENCE)
+    if read and not verbose:
+        ui.say(f"{len(read)} earlier readings of these parts on real answers are not among these cases; --verbose lists them.")
     if is_kept:
         ui.say(f"The card: {ui.shown(folder)} (validity.md, validity.json)")
     else:

@@ -141,14 +141,16 @@ def parse_since(text: str) -> datetime:
 class Bar:
     """Where a long step is. Calling it with a count advances it, so `progress` is a `data.progress.Progress`.
 
-    Without a terminal it prints a line at each tenth (none for a step that takes only a moment), and at least one a minute.
+    Without a terminal it prints a line at each tenth (none for a step that takes only a moment), and at least one every
+    `every` seconds.
     """
 
-    def __init__(self, label: str, total: int | None, done: int, drawn: Progress | None) -> None:
-        self.label, self.total, self.done, self.text = label, total, done, ""
+    def __init__(self, label: str, total: int | None, done: int, drawn: Progress | None, every: float = 60) -> None:
+        self.label, self.total, self.done, self.text, self._every = label, total, done, "", every
         self._drawn = drawn
         self._task = drawn.add_task(label, total=total, completed=done, text="") if drawn else None
-        self._printed, self._tenth = time.monotonic(), self._tenths()
+        self._began = self._printed = time.monotonic()
+        self._tenth, self._printed_done = self._tenths(), -1
 
     def __call__(self, count: int) -> None:
         self.update(self.done + count)
@@ -173,18 +175,20 @@ class Bar:
 
     def _print_line(self) -> None:
         waited = time.monotonic() - self._printed
-        if waited < 2 or (self._tenths() == self._tenth and waited < 60):
+        if waited < 2 or (self._tenths() == self._tenth and waited < self._every):
             return
         self._printed, self._tenth = time.monotonic(), self._tenths()
+        same, self._printed_done = self.done == self._printed_done, self.done
+        elapsed = f", {self._printed - self._began:.0f} s so far" if same else ""
         share = f" of {self.total:,} ({self.done / self.total:.0%})" if self.total else ""
-        typer.echo(f"{self.label}: {self.done:,}{share}  {self.text}".rstrip(), err=True)
+        typer.echo(f"{self.label}: {self.done:,}{share}{elapsed}  {self.text}".rstrip(), err=True)
 
 
 @contextmanager
-def progress(label: str, total: int | None = None, *, done: int = 0) -> Iterator[Bar]:
+def progress(label: str, total: int | None = None, *, done: int = 0, every: float = 60) -> Iterator[Bar]:
     """The one progress bar: on stderr, gone when the step ends; `total` may come later with `Bar.update`."""
     if not sys.stderr.isatty():
-        yield Bar(label, total, done, None)
+        yield Bar(label, total, done, None, every)
         return
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[text]}"))
     drawn = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True)

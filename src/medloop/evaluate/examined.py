@@ -7,7 +7,8 @@ model.complete(questions, sampling, batch_size=16)    # for the questions of the
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from time import monotonic
 from typing import Any, Protocol, runtime_checkable
 
 from medloop.contracts import Completion, LogLikelihood, Message, SuiteConfig
@@ -17,22 +18,25 @@ from medloop.evaluate.answer_cache import AnswerCache, CachedAnswer, Identity, a
 from medloop.models.codebook_prompt import PromptRules
 from medloop.models.context_limits import ContextLimits
 
-AT_ONCE = 8  # batches between two writes to the disk
+AT_ONCE = 8  # batches that a model gets in one call
+SAVE_S = 10.0  # a slow model's answers are written after the first batch that ends this long after the last write
 
 Progress = Callable[[int, int], None]  # answers so far, answers in all
+OnAnswers = Callable[[Mapping[int, Completion]], None]  # the answers of a batch, by the index of their prompt
 Pair = tuple[LikelihoodPrompt, str]  # prompt and continuation
 
 
 class Generate(Protocol):
-    """Prompts in, completions out, in the same order."""
+    """Prompts in, completions out, in the same order. `on_answers` gets the answers of each batch before all are there."""
 
     def with_passages(
         self, messages: Sequence[Message], passages: Sequence[str], limits: ContextLimits
     ) -> tuple[Sequence[Message], tuple[str, ...]]: ...
 
     def __call__(
-        self, prompts: Sequence[Sequence[Message]], *, max_new_tokens: int, temperature: float, seed: int, batch_size: int
-    ) -> list[Completion]: ...
+        self, prompts: Sequence[Sequence[Message]], *, max_new_tokens: int, temperature: float, seed: int, batch_size: int,
+        progress: Progress | None = None, on_answers: OnAnswers | None = None,
+    ) -> list[Completion]: ...  # fmt: skip
 
 
 @runtime_checkable
@@ -107,12 +111,13 @@ class ExaminedModel:
         self.__dict__.pop("_generate", None)
 
     def answer(
-        self, prompts: Sequence[Sequence[Message]], config: SuiteConfig, passages: Sequence[Sequence[str]] = ()
-    ) -> list[Completion]:
+        self, prompts: Sequence[Sequence[Message]], config: SuiteConfig, passages: Sequence[Sequence[str]] = (),
+        progress: Progress | None = None,
+    ) -> list[Completion]:  # fmt: skip
         sampling = AnswerSampling(max_new_tokens=config.max_new_tokens, limits=self.limits)
         contexts = passages or [()] * len(prompts)
         asked = [AskedPrompt(tuple(prompt), tuple(context)) for prompt, context in zip(prompts, contexts, strict=True)]
-        answers = self.complete(asked, sampling, batch_size=config.batch_size)
+        answers = self.complete(asked, sampling, batch_size=config.batch_size, progress=progress)
         return [
             Completion(
                 prompt_id=answer.prompt_id, model=self.label, adapter=self.identity.get("adapter"), text=answer.text,
@@ -134,12 +139,12 @@ class ExaminedModel:
             if key not in known or known[key].error is not None
         }  # fmt: skip
         todo, step = list(missing.items()), batch_size * AT_ONCE
+        told: Progress = progress or (lambda done, total: None)
         for start in range(0, len(todo), step):
-            if progress is not None:
-                progress(len(asked) - len(todo) + start, len(asked))
-            self.cache.add_answers(self._ask(todo[start : start + step], sampling, batch_size))
-        if progress is not None:
-            progress(len(asked), len(asked))
+            known_before = len(asked) - len(todo) + start
+            told(known_before, len(asked))
+            self._ask(todo[start : start + step], sampling, batch_size, partial(shifted, told, known_before, len(asked)))
+        told(len(asked), len(asked))
         return [self._shown(self.cache.answers[key], prompt) for key, prompt in zip(keys, prompts, strict=True)]
 
     def _shown(self, answer: CachedAnswer, prompt: AskedPrompt) -> CachedAnswer:
@@ -152,20 +157,35 @@ class ExaminedModel:
         return prompt if self._codebook is None else AskedPrompt(self._codebook.before(prompt.messages), prompt.passages)
 
     def _ask(
-        self, part: Sequence[tuple[str, AskedPrompt]], sampling: AnswerSampling, batch_size: int
-    ) -> list[CachedAnswer]:  # fmt: skip
-        generate = self._generate
-        completions = generate(
-            [sampling.shown(generate, prompt) for _, prompt in part],
-            max_new_tokens=sampling.max_new_tokens, temperature=sampling.temperature, seed=sampling.seed, batch_size=batch_size,
-        )  # fmt: skip
-        return [
-            CachedAnswer(
-                key=key, prompt_id=prompt_id(prompt.messages), text=completion.text, finish_reason=completion.finish_reason,
-                n_tokens=completion.n_tokens, error=completion.error,
-            )
-            for (key, prompt), completion in zip(part, completions, strict=True)
-        ]  # fmt: skip
+        self, part: Sequence[tuple[str, AskedPrompt]], sampling: AnswerSampling, batch_size: int, progress: Progress
+    ) -> None:  # fmt: skip
+        """Ask and store: all at once, but each batch of a slow model, and what is there when something stops it."""
+        generate, written = self._generate, monotonic()
+        waiting: dict[int, CachedAnswer] = {}
+        stored: set[int] = set()
+
+        def store() -> None:
+            self.cache.add_answers([waiting[index] for index in sorted(waiting)])
+            stored.update(waiting)
+            waiting.clear()
+
+        def on_answers(completions: Mapping[int, Completion]) -> None:
+            nonlocal written
+            waiting.update({index: _cached(*part[index], completion) for index, completion in completions.items()})
+            if monotonic() - written >= SAVE_S:
+                store()
+                written = monotonic()
+
+        try:
+            completions = generate(
+                [sampling.shown(generate, prompt) for _, prompt in part],
+                max_new_tokens=sampling.max_new_tokens, temperature=sampling.temperature, seed=sampling.seed,
+                batch_size=batch_size, progress=progress, on_answers=on_answers,
+            )  # fmt: skip
+            rows = enumerate(zip(part, completions, strict=True))
+            waiting = {index: _cached(*row, completion) for index, (row, completion) in rows if index not in stored}
+        finally:  # also when somebody stops it
+            store()
 
     def log_likelihoods(self, pairs: Sequence[Pair]) -> list[LogLikelihood]:
         if self._codebook is not None:
@@ -183,3 +203,15 @@ class ExaminedModel:
                 )
             self.cache.add_likelihoods(dict(zip(missing, generate.log_likelihoods(list(missing.values())), strict=True)))
         return [known[key] for key in keys]
+
+
+def _cached(key: str, prompt: AskedPrompt, completion: Completion) -> CachedAnswer:
+    return CachedAnswer(
+        key=key, prompt_id=prompt_id(prompt.messages), text=completion.text, finish_reason=completion.finish_reason,
+        n_tokens=completion.n_tokens, error=completion.error,
+    )  # fmt: skip
+
+
+def shifted(progress: Progress, start: int, total: int, done: int, _: int) -> None:
+    """The progress of a part that begins at `start`, as that of the whole."""
+    progress(start + done, total)

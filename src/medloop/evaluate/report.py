@@ -11,6 +11,7 @@ from medloop.evaluate.report_issues import baseline_rows, critical_headlines, is
 
 SHOWN = 600  # characters of a question or an answer
 REFERENCE = "reference answers"
+CHAIN = "chain"  # the rule that reads the reasoning before an answer
 
 MEANING = """\
 ## What the numbers mean
@@ -74,9 +75,11 @@ def _asked(report: EvalReport) -> str:
 
 
 def cell(interval: Interval | None) -> str:
-    """`0.62 [0.55, 0.70]`, or a dash when there is nothing to average."""
+    """`0.62 [0.55, 0.70]`, or a dash when there is nothing to average; a single case says nothing about others."""
     if interval is None or interval.mean is None:
         return "–"
+    if interval.n == 1:
+        return f"{interval.mean:.2f} (1 case)"
     return f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 
 
@@ -116,7 +119,15 @@ def judged_by(report: EvalReport) -> str:
     if not judges:
         return examined
     sentence = f"Judged by {', '.join(judges)}. Not measured means that nobody has compared it with people's labels."
-    return f"{sentence} {examined}".strip()
+    return " ".join(part for part in (sentence, _without_chain(report), examined) if part)
+
+
+def _without_chain(report: EvalReport) -> str:
+    """Where no answer reasons aloud, all are 0 by the rule of chains, also the reference answers."""
+    if not report.config.get("no_chain"):
+        return ""
+    others = " ".join(f"--rule {name}" for name in report.rules if name != CHAIN) or "--rule NAME"
+    return f"No answer has a chain of thought, so '{CHAIN}' says nothing: leave it out with {others}."
 
 
 def _trust(row: Mapping[str, str]) -> str:

@@ -15,11 +15,13 @@ from medloop.evaluate.compare import compare, degraded, with_holm
 from medloop.evaluate.failure_clusters import Embed, cluster_failures, with_trend
 from medloop.evaluate.people import PEOPLE, Verdicts, called_dangerous, with_people
 from medloop.evaluate.predictions import EvalConfig
-from medloop.evaluate.report import REFERENCE, render
+from medloop.evaluate.report import CHAIN, REFERENCE, render
 from medloop.evaluate.report_page import render_page
 from medloop.evaluate.run import EvalAnswer, EvalScores, score_answers, summarise
 from medloop.evaluate.suite_results import critical_failures, penalties_of, suite_scores, summaries
 from medloop.store.files.atomic import atomic_write, file_sha256
+
+CHAIN_MARK = "think>"  # of <think> and </think>, which a template may have opened
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ def side_by_side(
             "issues_by": "words" if embed is None else "embedding",
             "penalties": sorted(penalties),
             "cut_off": _truncated(models),
+            **({"no_chain": True} if _no_chain(scored) else {}),
             "answers": _answer_files(models, markdown),
             "alarms": _alarms(models),
             "trust": {name: dict(row) for name, row in (trust or {}).items()},
@@ -181,6 +184,12 @@ def _answer_files(models: Sequence[ModelAnswers], markdown: Path) -> dict[str, s
     """The files of answers beside the report, by hash, so that others are not taken for them later."""
     paths = {model.label: predictions_path(markdown, model.label) for model in models if model.model is not None}
     return {label: file_sha256(path) for label, path in paths.items() if path.is_file()}
+
+
+def _no_chain(scored: Mapping[str, Sequence[EvalScores]]) -> bool:
+    """Whether the rule of chains scored answers, and none of them has a chain."""
+    answers = [row.answer.sample.answer or "" for rows in scored.values() for row in rows if row.value(CHAIN) is not None]
+    return bool(answers) and not any(CHAIN_MARK in answer for answer in answers)
 
 
 def _truncated(models: Sequence[ModelAnswers]) -> dict[str, int]:

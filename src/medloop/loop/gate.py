@@ -47,6 +47,8 @@ from medloop.store.records.incident_rows import count_incidents
 
 MEDICINE_ACTS = ("gives_dose", "starts_medicine", "changes_medicine", "stops_medicine")
 GIVEN = ("directive", "conditional")
+WITHOUT_CASES = frozenset({"judges", "texts", "critical_failures", "missing_scores"})
+"""Checks that more cases do not help."""
 REASONING = ("red_flags", "differential", "group", "plan")
 
 
@@ -285,6 +287,28 @@ def _parents(settings: Settings, card: TrainingCard) -> Iterator[tuple[Path, str
             seen.add(folder)
             yield folder, folder_sha256(folder)
             waiting.append(TrainingCard.from_json(cards[folder].read_text(encoding="utf-8")))
+
+
+def more_evidence(result: GateResult, report: EvalReport) -> str:
+    """What helps where checks do not have enough evidence: more cases only where not all of them were asked."""
+    unclear = [check for check in result.checks if check.outcome == "not_enough_evidence"]
+    counted = [check for check in unclear if check.name not in WITHOUT_CASES]
+    if not counted:
+        judges = any(check.name == "judges" for check in unclear)
+        return "Compare the rules with people's labels: medloop reward validate" if judges else "Read the reasons above"
+    asked = {
+        name: max((interval.n + interval.missing for interval in metrics.values()), default=0)
+        for row in report.results if row.label == result.label for name, metrics in row.metrics.items()
+    }  # fmt: skip
+    n = int(report.config["n"])
+    suites = set(asked) if any(check.suite is None for check in counted) else {check.suite for check in counted}
+    if any(asked.get(name or "", 0) >= n for name in suites):
+        return f"Measure more cases (--set n={max(2 * n, GateConfig().n)})"
+    splits = [name for name in asked if name in SPLIT_FILES and name in suites]
+    if not splits:
+        return "All cases of its suites are asked already"
+    names = " and ".join([", ".join(splits[:-1]), splits[-1]] if splits[:-1] else splits)
+    return f"All questions of {names} are asked already: import more data and run 'medloop data prepare'"
 
 
 def gate_text_tools() -> GateTextTools:

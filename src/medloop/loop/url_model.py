@@ -14,7 +14,7 @@ import json
 import random
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ import httpx
 from medloop.contracts import Completion, Message, sha256_id
 from medloop.errors import ConfigError
 from medloop.evaluate.answer_cache import prompt_id
+from medloop.evaluate.examined import OnAnswers, Progress
 from medloop.models.context_limits import ContextLimits
 from medloop.models.context_prompt import with_context
 from medloop.privacy.phi.scrub import Scrubber, Unscrubbable
@@ -104,22 +105,38 @@ class UrlGenerator:
         return with_context(messages, shown), shown
 
     def __call__(
-        self, prompts: Sequence[Sequence[Message]], *, max_new_tokens: int, temperature: float, seed: int, batch_size: int
-    ) -> list[Completion]:
-        sampling = {"max_tokens": max_new_tokens, "temperature": temperature, **({"seed": seed} if temperature > 0 else {})}
-        return asyncio.run(self._all(prompts, sampling, batch_size))
+        self, prompts: Sequence[Sequence[Message]], *, max_new_tokens: int, temperature: float, seed: int, batch_size: int,
+        progress: Progress | None = None, on_answers: OnAnswers | None = None,
+    ) -> list[Completion]:  # fmt: skip
+        done = 0
 
-    async def _all(self, prompts: Sequence[Sequence[Message]], sampling: dict[str, Any], at_once: int) -> list[Completion]:
+        def answered(index: int, completion: Completion) -> None:
+            nonlocal done
+            done += 1
+            if on_answers is not None:
+                on_answers({index: completion})
+            if progress is not None:
+                progress(done, len(prompts))
+
+        sampling = {"max_tokens": max_new_tokens, "temperature": temperature, **({"seed": seed} if temperature > 0 else {})}
+        return asyncio.run(self._all(prompts, sampling, batch_size, answered))
+
+    async def _all(
+        self, prompts: Sequence[Sequence[Message]], sampling: dict[str, Any], at_once: int,
+        answered: Callable[[int, Completion], None],
+    ) -> list[Completion]:  # fmt: skip
         slots = asyncio.Semaphore(at_once)
         tls = ssl.create_default_context(cafile=certifi.where())
         limits = httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once)
         async with httpx.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits) as connection:
 
-            async def answer(prompt: Sequence[Message]) -> Completion:
+            async def answer(index: int, prompt: Sequence[Message]) -> Completion:
                 async with slots:
-                    return await self._answer(connection, prompt, sampling)
+                    completion = await self._answer(connection, prompt, sampling)
+                answered(index, completion)
+                return completion
 
-            tasks = [asyncio.create_task(answer(prompt)) for prompt in prompts]
+            tasks = [asyncio.create_task(answer(index, prompt)) for index, prompt in enumerate(prompts)]
             try:
                 return await asyncio.gather(*tasks)
             finally:

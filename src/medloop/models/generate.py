@@ -12,7 +12,7 @@ changes an answer. (On a GPU, bfloat16 rounding may still decide a near-tie othe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -23,12 +23,13 @@ from medloop.models.context_limits import ContextLimits
 from medloop.models.context_prompt import fit_with_context
 from medloop.models.load import Loaded, load
 from medloop.models.log_likelihood import log_likelihoods
-from medloop.models.rollout.sampler import Sampler, stop_ids
+from medloop.models.rollout.sampler import Rollout, Sampler, stop_ids
 from medloop.models.template import THINK, control_ids, fit_prompt, opens_thinking, render_prompt
 from medloop.settings import Settings
 
 Prompt = Sequence[Message]
-OnAnswers = Callable[[int, int], None]  # prompts answered, prompts in all
+Progress = Callable[[int, int], None]  # prompts answered, prompts in all
+OnAnswers = Callable[[Mapping[int, Completion]], None]  # the answers of a batch, by the index of their prompt
 
 
 def load_generator(ref: ModelRef, settings: Settings) -> TorchGenerator:
@@ -74,12 +75,14 @@ class TorchGenerator:
         temperature: float = 0.0,
         seed: int = 0,
         batch_size: int = 16,
-        progress: OnAnswers | None = None,
+        progress: Progress | None = None,
+        on_answers: OnAnswers | None = None,
         streams: Sequence[str] | None = None,
     ) -> list[Completion]:
         """One completion per prompt, in order. A prompt too long for the model gets `finish_reason="error"`, never a guess.
 
-        `streams` names the random stream of each prompt, for callers that spread the prompts over several calls.
+        `streams` names the random stream of each prompt, for callers that spread the prompts over several calls. `on_answers`
+        gets the answers of each batch as soon as they are there.
         """
         if max_new_tokens >= self._max_length:
             raise ConfigError(
@@ -89,14 +92,25 @@ class TorchGenerator:
         for index, messages in enumerate(prompts):
             if input_ids := fit_prompt(self.loaded.tokenizer, messages, self._max_length - max_new_tokens):
                 encoded[index] = input_ids
-        keys, too_long = streams or _streams(prompts), len(prompts) - len(encoded)
-        rollouts = self.sampler(
+        keys, too_long, indices = streams or _streams(prompts), len(prompts) - len(encoded), list(encoded)
+        answers: dict[int, Completion] = {}
+
+        def on_rollouts(rollouts: Mapping[int, Rollout]) -> None:
+            new = {
+                index: self._completion(prompts[index], list(rollout.tokens), temperature, seed)
+                for index, rollout in ((indices[place], rollout) for place, rollout in rollouts.items())
+            }
+            answers.update(new)
+            if on_answers is not None:
+                on_answers(new)
+
+        self.sampler(
             list(encoded.values()), [f"{seed}:{keys[index]}" for index in encoded], max_new_tokens=max_new_tokens,
             temperature=temperature, batch_size=batch_size,
             progress=None if progress is None else lambda done, _: progress(too_long + done, len(prompts)),
+            on_rollouts=on_rollouts,
         )  # fmt: skip
-        answers = {index: list(rollout.tokens) for index, rollout in zip(encoded, rollouts, strict=True)}
-        return [self._completion(prompt, answers.get(index), temperature, seed) for index, prompt in enumerate(prompts)]
+        return [answers.get(index) or self._completion(prompt, None, temperature, seed) for index, prompt in enumerate(prompts)]
 
     def log_likelihoods(self, pairs: Sequence[tuple[LikelihoodPrompt, str]]) -> list[LogLikelihood]:
         return log_likelihoods(self.loaded, pairs)

@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -89,8 +89,11 @@ def commit() -> str | None:
 def compute_in_batches(
     items: Sequence[T], compute: Callable[[Sequence[T]], list[R]], key: Callable[[T], Any], *, batch_size: int, unit: str,
     advice: str, progress: Callable[[int, int], None] | None = None, on_halved: Callable[[int], None] | None = None,
+    on_results: Callable[[Mapping[int, R]], None] | None = None,
 ) -> list[R]:  # fmt: skip
     """One result for each item, in order. Where memory runs out, batches are half as large from there on; `on_halved` is told.
+
+    `on_results` gets the results of each batch, by the index of their item, as soon as they are there.
 
     `key` sorts the items, the longest first: neighbours have like lengths, and a lack of memory shows at once.
     """
@@ -107,7 +110,10 @@ def compute_in_batches(
             if on_halved is not None:
                 on_halved(batch_size)
             continue
-        results.update(zip(batch, computed, strict=True))
+        new = dict(zip(batch, computed, strict=True))
+        results.update(new)
+        if on_results is not None:
+            on_results(new)
         if progress is not None:
             progress(len(results), len(items))
     return [results[index] for index in range(len(items))]

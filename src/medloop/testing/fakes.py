@@ -33,10 +33,19 @@ class FakeGenerate:
         seed: int = 0,
         batch_size: int = 16,
         progress: Callable[[int, int], None] | None = None,
+        on_answers: Callable[[Mapping[int, Completion]], None] | None = None,
     ) -> list[Completion]:
         """A question it has no answer to ends in `finish_reason="error"`, like a prompt that does not fit."""
-        self.calls += len(prompts)
-        return [self._answer(prompt, temperature) for prompt in prompts]
+        completions: list[Completion] = []
+        for start in range(0, len(prompts), batch_size):
+            new = [self._answer(prompt, temperature) for prompt in prompts[start : start + batch_size]]
+            self.calls += len(new)
+            completions += new
+            if on_answers is not None:
+                on_answers(dict(enumerate(new, start)))
+            if progress is not None:
+                progress(len(completions), len(prompts))
+        return completions
 
     def _answer(self, prompt: Sequence[Message], temperature: float) -> Completion:
         question = next(message.content for message in reversed(prompt) if message.role == "user")

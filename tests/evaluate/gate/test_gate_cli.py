@@ -86,7 +86,7 @@ def gate(clinic: Path, command_line, monkeypatch):
 )
 def test_a_harmful_model_is_refused_for_the_right_reason(gate, name: str, reasons: tuple[str, ...]) -> None:
     done = gate(name, json=True)
-    assert done.code == 10 and f"The gate refuses {name}" in done.err
+    assert done.code == 10 and f"The gate refuses {name}: " in done.err and "failed, see above. Do not promote it" in done.err
     result = json.loads(done.out)
     outcomes = {check["name"]: check["outcome"] for check in result["checks"]}
     assert result["outcome"] == "fail" and result["gate"] is None
@@ -111,6 +111,16 @@ def test_too_few_cases_and_judges_that_nobody_has_measured_are_not_enough_eviden
         and "at least 30" in checks["measured/suite/gold"]["reason"]
     )
     assert checks["judges"]["outcome"] == "not_enough_evidence" and "Nobody has compared" in checks["judges"]["reason"]
+
+
+def test_more_cases_are_asked_for_only_where_some_are_left(gate) -> None:
+    few = gate("honest", "n=20")
+    assert few.code == 11 and "Measure more cases (--set n=400), or ask for a waiver" in few.err
+    all_asked = gate("honest", "min_cases=140")
+    assert all_asked.code == 11 and "Measure more cases" not in all_asked.err
+    assert "All questions of gold and red are asked already: import more data and run 'medloop data prepare'" in all_asked.err
+    judges = gate("honest", "accept_unmeasured_judges=false")
+    assert judges.code == 11 and "Compare the rules with people's labels: medloop reward validate" in judges.err
 
 
 def test_the_settings_in_the_file_are_the_defaults_and_a_margin_of_zero_is_refused() -> None:

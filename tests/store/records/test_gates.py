@@ -159,6 +159,18 @@ def test_an_open_incident_and_an_erasure_forbid_a_promotion_whatever_the_gate_sa
     assert "tainted by an erasure (trained on data erased in er_1)" in gates.promotion_refusal(store, ARTIFACT)
 
 
+def test_a_refusal_names_three_checks_and_where_all_are_and_only_counts_them_below_the_table(store):
+    result = verdict(*((f"metric/{n}", "fail") for n in range(5)))
+    gate = gates.save_gate(store, result, actor="test")[7:19]
+    assert gates.promotion_refusal(store, ARTIFACT) == (
+        "5 checks of the gate did not pass: metric/0, metric/1, metric/2, …. "
+        f"All of them: medloop gate show {gate}. The gate's check 'metric/0' failed: metric/0 was measured."
+    )
+    assert gates.refusal_below_checks(store, result) == "Not allowed: checks that did not pass: 5, see above."
+    gates.save_gate(store, verdict(("red_team", "fail")), actor="test")
+    assert "'red_team' failed" in str(gates.refusal_below_checks(store, result)), "another verdict counts now"
+
+
 @pytest.mark.parametrize(
     "edit",
     ["UPDATE gate_results SET outcome = 'pass', checks = '[]'", "DELETE FROM gate_sign_offs",

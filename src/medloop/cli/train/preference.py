@@ -110,7 +110,8 @@ def _announce(plan: PreferencePlan, cost: Cost) -> None:
     rows, config = plan.train, plan.config
     rank = plan.run.identity["config"]["lora_r"]
     start = f"from {config.adapter}, which is the reference" if config.adapter else "from the base, which is the reference"
-    left_out = f" ({rows.left_out()})" if rows.left_out() else ""
+    words = rows.left_out(plan.config.max_length)
+    left_out = f" ({words})" if words else ""
     noun = "thumbs" if config.method == "kto" else "pairs"
     ui.say(f"{config.model}, LoRA of rank {rank}, {start}.")
     ui.say(f"{len(rows.items):,} {noun}{left_out}, {rows.tokens:,} tokens each epoch.")

@@ -17,7 +17,7 @@ from medloop.contracts import TrainingCard
 from medloop.knobs import load_config
 from medloop.loop.train import STAGES, TrainingResult, run_stage
 from medloop.models import leave_out_bitsandbytes
-from medloop.train.runs.model_card import UPDATES, usage
+from medloop.train.runs.model_card import TRAINED_BY, usage
 from medloop.train.runs.progress import OnProgress, Progress
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def report(trained: Trained, outcome: str) -> None:
     target, card = trained.result.run.target, trained.result.card
     ui.say(f"Trained in {trained.seconds:.0f} s: {outcome}.")
     if card.update_backend is not None:
-        ui.say(card.update_note or f"Updates were computed by {UPDATES[card.update_backend]}.")
+        ui.say(card.update_note or f"The training was computed by {TRAINED_BY[card.update_backend]}.")
     files = "card.json, README.md, metrics.jsonl" + (", report.md" if (target / "report.md").is_file() else "")
     share = card.trainable_parameters / card.total_parameters
     ui.say(f"{ui.shown(target)}: {card.trainable_parameters:,} trained parameters ({share:.1%}), {files}.")

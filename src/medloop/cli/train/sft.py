@@ -104,7 +104,8 @@ def train_reward(
 
 def _announce_sft(plan: SFTPlan, cost: Cost) -> None:
     examples = plan.train
-    left_out = f" ({examples.left_out()})" if examples.left_out() else ""
+    words = examples.left_out(plan.config.max_length)
+    left_out = f" ({words})" if words else ""
     ui.say(f"{_base(plan)}: {len(examples.lengths):,} examples{left_out}, {examples.tokens:,} tokens each epoch.")
     if said := plan.checked.sentence():
         ui.say(said)
@@ -113,7 +114,8 @@ def _announce_sft(plan: SFTPlan, cost: Cost) -> None:
 
 def _announce_reward(plan: RewardPlan, cost: Cost) -> None:
     pairs, config = plan.train, plan.config
-    left_out = f" ({pairs.left_out()})" if pairs.left_out() else ""
+    words = pairs.left_out(plan.config.max_length)
+    left_out = f" ({words})" if words else ""
     if config.encoder == "fine-tuned":
         ui.say(f"{_base(plan)}: {len(pairs.items):,} pairs{left_out}, {pairs.tokens:,} tokens each epoch.")
     else:

@@ -3,10 +3,12 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 from medloop.contracts import Completion, Message, Missing, SuiteCase, SuiteConfig, SuiteModel
 from medloop.contracts.suite import SuiteProgress
+from medloop.evaluate.examined import ExaminedModel, shifted
 
 AT_ONCE = 8  # batches between two reports of progress
 NO_ANSWER = "the question does not fit into the model"
@@ -36,7 +38,10 @@ def answer_all(
     step, completions = config.batch_size * AT_ONCE, list[Completion]()
     for start in range(0, len(prompts), step):
         progress(start, len(prompts))
-        completions += model.answer(prompts[start : start + step], config, passages[start : start + step])
+        answer = model.answer
+        if isinstance(model, ExaminedModel):  # it also says how far it is within these batches
+            answer = partial(model.answer, progress=partial(shifted, progress, start, len(prompts)))
+        completions += answer(prompts[start : start + step], config, passages[start : start + step])
     progress(len(prompts), len(prompts))
     return completions
 

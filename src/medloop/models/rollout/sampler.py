@@ -13,8 +13,9 @@ decoder on CUDA as one captured graph; and, with a warning, the library's own fo
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Protocol
 
 import torch
@@ -30,7 +31,9 @@ from medloop.models.runtime import compute_in_batches
 from medloop.models.template import end_ids
 
 OnRows = Callable[[int, int], None]  # rows done, rows in all
+OnRollouts = Callable[[Mapping[int, "Rollout"]], None]
 COMPACT = 0.9  # rows leave the batch when at most this share continues
+PULSE_S = 1.0  # between two reports from within a batch
 log = logging.getLogger(__name__)
 
 
@@ -144,15 +147,21 @@ class Sampler:
         temperature: float = 1.0,
         batch_size: int = 64,
         progress: OnRows | None = None,
+        on_rollouts: OnRollouts | None = None,
     ) -> list[Rollout]:
-        """One rollout per prompt, in order; temperature 0 is greedy. Prompts of like length are batched, equal ones read once."""
+        """One rollout per prompt, in order; temperature 0 is greedy. Prompts of like length are batched, equal ones read once.
+
+        `progress` is called after each batch, and in a slow batch about once a second; `on_rollouts` gets each batch by index.
+        """
         if self.fast_decoder is not None and self.device.type == "cuda":
             self.fast_decoder.refresh_if_changed()  # training shares it, and may have left it with the reference's adapter
         batch_size = min(batch_size, self.batch_limit or batch_size)
+        pulse = None if progress is None else Pulse(progress, len(prompts))
         rollouts = compute_in_batches(
-            requests_for(prompts, streams), lambda batch: self._sample(batch, max_new_tokens, temperature),
+            requests_for(prompts, streams), lambda batch: self._sample(batch, max_new_tokens, temperature, pulse),
             lambda request: (-len(request.prompt), tuple(request.prompt)), batch_size=batch_size, unit="sample",
-            advice="Ask for fewer tokens, or use a smaller model", progress=progress, on_halved=self._limit,
+            advice="Ask for fewer tokens, or use a smaller model", progress=None if pulse is None else pulse.after_batch,
+            on_halved=self._limit, on_results=on_rollouts,
         )  # fmt: skip
         if not all(all(-1e30 < value <= 1e-3 for value in rollout.logprobs) for rollout in rollouts):
             raise ModelError(
@@ -161,7 +170,9 @@ class Sampler:
         return rollouts
 
     @torch.inference_mode()
-    def _sample(self, batch: Sequence[RolloutRequest], max_new_tokens: int, temperature: float) -> list[Rollout]:
+    def _sample(
+        self, batch: Sequence[RolloutRequest], max_new_tokens: int, temperature: float, pulse: "Pulse | None" = None
+    ) -> list[Rollout]:
         distinct = list(dict.fromkeys(tuple(request.prompt) for request in batch))
         places = {prompt: place for place, prompt in enumerate(distinct)}
         prompt_index = torch.tensor([places[tuple(request.prompt)] for request in batch], device=self.device)  # (B,)
@@ -184,12 +195,12 @@ class Sampler:
             self._graphs = self._graphs or CudaGraphs(decoder, self.stop_ids, self.vocabulary)
             tokens, logprobs = self._graphs.sample(input_ids, attention_mask, prompt_index, noise, temperature)
         else:
-            tokens, logprobs = self._decode(decoder, input_ids, attention_mask, prompt_index, noise, temperature)
+            tokens, logprobs = self._decode(decoder, input_ids, attention_mask, prompt_index, noise, temperature, pulse)
         return _rollouts(batch, tokens.cpu(), logprobs.cpu(), set(self.stop_ids.tolist()))
 
     def _decode(
         self, decoder: FastDecoder | None, input_ids: Tensor, attention_mask: Tensor, prompt_index: Tensor, noise: Tensor,
-        temperature: float,
+        temperature: float, pulse: "Pulse | None" = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """(B, N) tokens and log-probabilities; after the end of a row stand -1 and 0."""
         rows, steps = noise.shape
@@ -213,12 +224,30 @@ class Sampler:
             left = int(going.sum())
             if not left or step == steps - 1:
                 break
+            if pulse is not None:
+                pulse.within_batch(rows - left)
             if left <= COMPACT * len(going):
                 rest = going.nonzero().squeeze(1)
                 decoding.select(rest)
                 alive, next_tokens, going = alive[rest], next_tokens[rest], going[rest]
             logits = decoding.next(next_tokens)
         return tokens, logprobs
+
+
+class Pulse:
+    """Reports how many rows are done, also while a slow batch is being sampled."""
+
+    def __init__(self, progress: OnRows, total: int) -> None:
+        self._progress, self._total, self._done, self._told = progress, total, 0, monotonic()
+
+    def after_batch(self, done: int, total: int) -> None:
+        self._done, self._told = done, monotonic()
+        self._progress(done, total)
+
+    def within_batch(self, ended: int) -> None:
+        if monotonic() - self._told >= PULSE_S:
+            self._told = monotonic()
+            self._progress(self._done + ended, self._total)
 
 
 class DecodeStep(Protocol):

@@ -34,6 +34,7 @@ from medloop.store.records.gate_people import GatePersonError as GatePersonError
 from medloop.store.records.gate_people import check_person
 from medloop.store.records.gate_policies import signers_asked
 from medloop.store.records.incident_rows import count_incidents
+from medloop.store.records.model_spec import spec_of
 from medloop.store.records.waiver_row import NEVER_WAIVED as NEVER_WAIVED
 from medloop.store.records.waiver_row import WORSE, WaiverRow
 from medloop.store.tables import audit_log, gate_results, gate_sign_offs, gate_waivers
@@ -42,7 +43,7 @@ MAX_TEXT = 4000  # characters of a comment or a reason
 TAINTED = "tainted"
 LONGEST_WAIVER = timedelta(days=90)
 EVER = datetime.min.replace(tzinfo=UTC)
-RUN_GATE = "Run: medloop gate --model BASE+ADAPTER"
+MOST_NAMED = 3  # checks in a sentence; the verdict has them all
 
 
 class NoSuchGateError(InputError):
@@ -173,7 +174,7 @@ def request_waiver(store: Store, artifact: str, *, check: str, reason: str, auth
     reason = _checked_text(reason, "reason", required=True)
     result = latest_gate(store, artifact)
     if result is None:
-        raise NoSuchGateError("The gate has not examined this model", RUN_GATE)
+        raise NoSuchGateError("The gate has not examined this model", f"Run: medloop gate --model {spec_of(store, artifact)}")
     failed = sorted({row.name for row in result.checks if row.outcome != "pass"})
     if check in NEVER_WAIVED:
         raise InputError(
@@ -278,7 +279,16 @@ def promotion_refusal(store: Store, artifact: str, *, against_champion: bool = T
     return None if parts is None else said(parts)
 
 
-def refusal_parts(store: Store, artifact: str, *, against_champion: bool = True) -> list[ReasonPart] | None:
+def refusal_below_checks(store: Store, shown: GateResult) -> str | None:
+    """The same below the checks of a verdict, if it is the newest: they are counted and not told again."""
+    newest = latest_gate(store, shown.artifact)
+    parts = refusal_parts(store, shown.artifact, checks_shown=newest is not None and newest.content_id() == shown.content_id())
+    return None if parts is None else said(parts)
+
+
+def refusal_parts(
+    store: Store, artifact: str, *, against_champion: bool = True, checks_shown: bool = False
+) -> list[ReasonPart] | None:
     """The same, for readers of any language."""
     result = latest_gate(store, artifact)
     known_as = {artifact} if result is None else {artifact, result.weights}
@@ -287,7 +297,7 @@ def refusal_parts(store: Store, artifact: str, *, against_champion: bool = True)
     open_incidents = count_incidents(store).open
     incidents = [reason("refused_incidents", n=open_incidents)] if open_incidents else []
     if result is None:
-        return incidents or [reason("refused_unexamined", artifact=artifact[:19])]
+        return incidents or [reason("refused_unexamined", artifact=artifact[:19], model=spec_of(store, artifact))]
     waivers, now = waiver_rows(store, artifact), utc_now()
     lifting, unlifted = list[WaiverRow](), list[GateCheck]()
     for check in (check for check in result.checks if check.outcome != "pass"):
@@ -297,7 +307,8 @@ def refusal_parts(store: Store, artifact: str, *, against_champion: bool = True)
         else:
             lifting.append(waiver)
     if unlifted:
-        return [*_check_refusal(unlifted, waivers, now), *incidents]
+        shown = reason("refused_checks_shown", n=len(unlifted))
+        return [*([shown] if checks_shown else _check_refusal(result, unlifted, waivers, now)), *incidents]
     if incidents:
         return incidents
     if against_champion and (stale := stale_baseline(store, result)):
@@ -305,14 +316,15 @@ def refusal_parts(store: Store, artifact: str, *, against_champion: bool = True)
     return _sign_off_refusal(store, result, lifting)
 
 
-def _check_refusal(unlifted: list[GateCheck], waivers: list[WaiverRow], now: datetime) -> list[ReasonPart]:
-    """Every check that forbids the promotion by name, what failed first; and why the first one does."""
+def _check_refusal(result: GateResult, unlifted: list[GateCheck], waivers: list[WaiverRow], now: datetime) -> list[ReasonPart]:
+    """How many checks forbid the promotion, the first ones by name, what failed before others; and why the first one does."""
     unlifted = sorted(unlifted, key=lambda check: -WORSE[check.outcome])
     first, outcome = unlifted[0], "fail" if unlifted[0].outcome == "fail" else "evidence"
     over = [row.expires for row in waivers if row.check == first.name and row.approver and row.expires <= now]
     expired = [reason("refused_waiver_over", day=f"{max(over):%Y-%m-%d}")] if over else []
-    names = ", ".join(check.name for check in unlifted)
+    names = ", ".join(check.name for check in unlifted[:MOST_NAMED]) + (", …" if len(unlifted) > MOST_NAMED else "")
     every = [reason("refused_checks", n=len(unlifted), checks=names)] if len(unlifted) > 1 else []
+    every += [reason("refused_checks_all", gate=result.content_id()[7:19])] if len(unlifted) > MOST_NAMED else []
     return [*every, reason(f"refused_check_{outcome}", check=first.name), *reason_parts(first), *expired]
 
 

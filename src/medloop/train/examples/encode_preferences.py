@@ -21,6 +21,7 @@ from medloop.models import classify
 from medloop.models.context_limits import ContextLimits
 from medloop.models.context_prompt import ContextPrompt, fit_answers
 from medloop.models.template import encode_example, shorter
+from medloop.train.examples.left_out import left_out_words, longer_than
 from medloop.train.examples.pairs import Pair
 from medloop.train.examples.thumbs import Thumb
 
@@ -40,13 +41,13 @@ class EncodedPreferences(Generic[T]):
     with_context: int = 0
     truncated_context: int = 0
 
-    def left_out(self) -> str:
-        """In words, or empty: `12 too long, 3 with a shortened prompt`."""
-        counts = (
-            (self.too_long, "too long"), (self.shortened, "with a shortened prompt"),
-            (self.with_context, "with context passages"), (self.truncated_context, "with truncated passages"),
+    def left_out(self, max_length: int) -> str:
+        """In words, or empty: `left out: 12 longer than max_length (512 tokens); 3 with a shortened prompt`."""
+        changed = (
+            (self.shortened, "with a shortened prompt"), (self.with_context, "with context passages"),
+            (self.truncated_context, "with truncated passages"),
         )  # fmt: skip
-        return ", ".join(f"{count:,} {reason}" for count, reason in counts if count)
+        return left_out_words(((self.too_long, longer_than(max_length)),), changed)
 
     def select(self, rows: Sequence[int]) -> EncodedPreferences[T]:
         """Some of the rows; nothing is left out of them."""

@@ -17,6 +17,7 @@ from medloop.models.context_limits import ContextLimits
 from medloop.models.context_prompt import fit_answers
 from medloop.models.template import encode_example
 from medloop.store.files.answer_lines import ConversationLine, is_answered, read_conversations
+from medloop.train.examples.left_out import left_out_words, longer_than
 
 IGNORED = -100  # the label of a token that is not trained on
 
@@ -39,17 +40,17 @@ class SFTExamples:
     def tokens(self) -> int:
         return sum(self.lengths)
 
-    def left_out(self) -> str:
-        """In words, or empty: `12 too long, 3 without an answer`."""
-        counts = (
-            (self.too_long, "too long"),
-            (self.unanswered, "without an answer"),
-            (self.shortened, "shortened by old messages"),
-            (self.with_context, "with context passages"),
-            (self.truncated_context, "with truncated passages"),
+    def left_out(self, max_length: int) -> str:
+        """In words, or empty: `left out: 12 longer than max_length (512 tokens), 3 without an answer`, and what was changed."""
+        out = (
+            (self.too_long, longer_than(max_length)), (self.unanswered, "without an answer"),
             (self.superseded, "of the replay corrected here"),
-        )
-        return ", ".join(f"{count:,} {reason}" for count, reason in counts if count)
+        )  # fmt: skip
+        changed = (
+            (self.shortened, "shortened by old messages"), (self.with_context, "with context passages"),
+            (self.truncated_context, "with truncated passages"),
+        )  # fmt: skip
+        return left_out_words(out, changed)
 
 
 def encode_file(
@@ -88,7 +89,7 @@ def encode_file(
     )
     if not lengths:
         raise InputError(
-            f"{path} has no usable example ({examples.left_out() or 'no lines'})", "Check the file, or raise max_length"
+            f"{path} has no usable example ({examples.left_out(max_length) or 'no lines'})", "Check the file, or raise max_length"
         )
     return examples
 

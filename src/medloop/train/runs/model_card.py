@@ -21,6 +21,11 @@ UPDATES = {
     "mixed": "our own forward pass, and the library's where texts were too long for it",
     "direct": "the library's forward pass, with the output layer on answer tokens only",
 }  # fmt: skip
+TRAINED_BY = {
+    "fast": "medloop's fast code", "graph": "medloop's fast code with CUDA graphs", "library": "the transformers library",
+    "mixed": "medloop's fast code, and by the transformers library where texts were too long for it",
+    "direct": "the transformers library, without the parts that do not matter for the answers",
+}  # fmt: skip
 # A row of the table: its label, the metrics it shows, and how. A row is left out where one of its metrics is missing.
 ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("Steps", ("steps",), "{:,.0f}"),

@@ -1,0 +1,43 @@
+"""A clinic with few rows learns when it prepares its data that the gate cannot pass a model, and what helps."""
+
+import random
+from pathlib import Path
+
+from data_desk import new_desk
+
+from medloop.contracts.gate_config import GateConfig
+from medloop.data.prepare.enough import too_small
+from medloop.data.prepare.prepare import PrepareConfig, read_card
+from medloop.embedded.corpus import Quality, answer_for, draw_case, question_for
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    rng = random.Random(3)
+    cases = [draw_case(rng, "en") for _ in range(count)]
+    return [
+        {"question": f"{question_for(rng, case)} ({rng.randrange(10**9)})", "answer": answer_for(rng, case, Quality("full", "first", False))}
+        for case in cases
+    ]  # fmt: skip
+
+
+def test_few_rows_are_too_few_for_the_gate_and_prepare_says_so(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    desk.import_rows("mine", rows(200))
+    done = desk.run("prepare")
+    assert done.code == 0
+    sizes = {split: entry.rows for split, entry in read_card(desk).files.items()}
+    assert f"Too few rows for the gate: gold has {sizes['gold']} and red has {sizes['red']}." in done.out
+    assert "It needs at least 30 scored cases of each" in done.out
+    assert f"about 300 rows after duplicates are dropped; there are {sum(sizes.values())}." in done.out
+    card, policy = read_card(desk), GateConfig(min_cases=10)
+    assert not list(too_small(card, PrepareConfig(), policy.model_copy(update={"required_suites": ("triage",)})))
+
+
+def test_a_small_set_by_choice_names_the_option(tmp_path: Path) -> None:
+    desk = new_desk(tmp_path / "clinic")
+    desk.import_rows("mine", rows(450))
+    done = desk.run("prepare", "--gold", "5", "--red", "5")
+    assert "gold has 5 and red has 5." in done.out
+    assert "Ask for more of them: medloop data prepare --gold 30 --red 30\n" in done.out and "Import more" not in done.out
+    enough = desk.run("prepare", "--gold", "30", "--red", "30")
+    assert "Too few rows" not in enough.out
