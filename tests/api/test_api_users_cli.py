@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from medloop.cli import app
 from medloop.loop.workspace import init_workspace
+from medloop.store import audit
+from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.records import users
 
@@ -100,3 +102,42 @@ def test_the_first_start_says_how_to_log_in(workspace):
     finally:
         process.terminate()
         process.communicate(timeout=15)
+
+
+def _served(run, monkeypatch) -> str:
+    """What `api serve` prints before it serves."""
+    monkeypatch.setattr("medloop.cli.api._serve", lambda settings, listener, names, **_: listener.close())
+    started = run("api", "serve", "--port", "0")
+    assert started.exit_code == 0, started.exception
+    return started.output
+
+
+def test_users_who_came_first_do_not_keep_the_admin_away(run, settings, monkeypatch):
+    run("users", "add", "dr.li", "--role", "clinician")
+    output = _served(run, monkeypatch)
+    assert "Log in on the page below as 'admin' with the password: " in output
+    password = re.search(r"the password: (\S+)", output)[1]
+    with open_store(settings) as store:
+        admin = users.check_password(store, "admin", password)
+        assert (admin.role, admin.must_change, admin.waits) == ("admin", True, False)
+        added = [row for row in audit.show(store, 50) if row["action"] == "users.add" and row["subject"] == admin.user_id]
+        assert [row["actor"] for row in added] == [actor()]
+    assert "password" not in _served(run, monkeypatch)  # the second start
+
+
+def test_an_admin_of_another_name_is_enough(run, settings, monkeypatch):
+    run("users", "add", "chen", "--role", "admin")
+    assert "password" not in _served(run, monkeypatch)
+    with open_store(settings) as store:
+        assert [user.name for user in users.list_users(store)] == ["chen"]
+
+
+def test_a_disabled_admin_does_not_come_back_by_a_start(run, settings, monkeypatch):
+    """A start changes no account that exists: it says what to type."""
+    _served(run, monkeypatch)
+    run("users", "disable", "admin")
+    output = _served(run, monkeypatch)
+    assert "password" not in output
+    assert "No admin is active. Add one: medloop" in output and "users add NAME --role admin" in output
+    with open_store(settings) as store:
+        assert users.get_user(store, "admin").disabled

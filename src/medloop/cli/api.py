@@ -62,7 +62,7 @@ def serve(
 ) -> None:
     """Serve the API and the web pages on 127.0.0.1, and run training jobs.
 
-    The first start creates the user 'admin' and prints the password.
+    Where no admin is active, the start creates the user 'admin' and prints the password.
 
     Example:  medloop api serve --port 8000
 
@@ -130,11 +130,18 @@ def _connections(wanted: int) -> int:
 
 
 def _first_admin(settings: Settings) -> None:
-    """The first start creates the user who can add others, with a generated password; without the encryption key it stops."""
+    """Without an active admin, the start creates one with a generated password; without the encryption key it stops.
+
+    No account that exists is changed: whoever disabled 'admin' finds it disabled.
+    """
     with open_store(settings) as store:
         with store.read() as conn:
             store.keys.master(conn)  # the app needs it too; here the error is one sentence
-        if users.list_users(store):
+        known = users.list_users(store)
+        if any(user.role == "admin" and not user.disabled and not user.waits for user in known):
+            return
+        if any(user.name == "admin" for user in known):
+            ui.next_step("users add NAME --role admin", "No admin is active. Add one:")
             return
         password = passwords.generate_password()
         users.add_user(store, "admin", "admin", password=password, actor=actor(), temporary=True)
