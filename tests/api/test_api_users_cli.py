@@ -4,12 +4,14 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
-from medloop.cli import app
+from medloop.cli import app, login
+from medloop.errors import InputError
 from medloop.loop.workspace import init_workspace
 from medloop.store import audit
 from medloop.store.audit_trail import actor
@@ -141,3 +143,56 @@ def test_a_disabled_admin_does_not_come_back_by_a_start(run, settings, monkeypat
     assert "No admin is active. Add one: medloop" in output and "users add NAME --role admin" in output
     with open_store(settings) as store:
         assert users.get_user(store, "admin").disabled
+
+
+OWN = "violet tractor lantern moss"
+
+
+@pytest.fixture
+def newcomer(run):
+    """The one-time password of dr.li, whom somebody has just added."""
+    return re.search(r"Password: (\S+)", run("users", "add", "dr.li", "--role", "clinician").output)[1]
+
+
+def _typed(monkeypatch, *words: str, terminal: bool = True) -> list[str]:
+    """What somebody types when asked; what they were asked."""
+    asked: list[str] = []
+
+    def answer(text: str, **_: object) -> str:
+        asked.append(text)
+        return words[len(asked) - 1]
+
+    monkeypatch.setattr("medloop.cli.login.typer.prompt", answer)
+    monkeypatch.setattr("medloop.cli.login.sys.stdin", SimpleNamespace(isatty=lambda: terminal))
+    return asked
+
+
+def test_a_newcomer_chooses_a_password_where_a_command_asks_for_one(settings, newcomer, monkeypatch, capsys):
+    asked = _typed(monkeypatch, newcomer, "password1234", "dr.li tractor lantern", newcomer, OWN)
+    with open_store(settings) as store:
+        person = login.logged_in(store, "dr.li")
+        assert (person.name, person.must_change) == ("dr.li", False)
+        assert users.check_password(store, "dr.li", newcomer) is None and users.check_password(store, "dr.li", OWN) == person
+        changed = [row for row in audit.show(store, 50) if row["action"] == "users.password"]
+        assert [row["actor"] for row in changed] == [person.user_id]  # as the page writes it: they proved who they are
+    assert asked == ["Password of dr.li", *["New password"] * 4]
+    said = capsys.readouterr().out
+    assert "easy to guess" in said and "contains the user name" in said and "This is your current password" in said
+    assert newcomer not in said and OWN not in said
+
+
+def test_who_does_not_know_the_password_chooses_none(settings, newcomer, monkeypatch):
+    asked = _typed(monkeypatch, "not the password", OWN)
+    with open_store(settings) as store, pytest.raises(InputError, match="Wrong user name or password"):
+        login.logged_in(store, "dr.li")
+    assert asked == ["Password of dr.li"]
+
+
+def test_without_a_terminal_a_newcomer_is_told_where_to_choose(settings, newcomer, monkeypatch):
+    asked = _typed(monkeypatch, newcomer, OWN, terminal=False)
+    with open_store(settings) as store:
+        with pytest.raises(InputError) as refused:
+            login.logged_in(store, "dr.li")
+        assert users.get_user(store, "dr.li").must_change
+    assert "medloop api serve" in str(refused.value) and "http://127.0.0.1:8000/web/login" in str(refused.value)
+    assert asked == ["Password of dr.li"]
