@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medloop.cli import app, login
-from medloop.errors import InputError
+from medloop.errors import InputError, MedloopError
 from medloop.loop.workspace import init_workspace
 from medloop.store import audit
 from medloop.store.audit_trail import actor
@@ -196,3 +196,23 @@ def test_without_a_terminal_a_newcomer_is_told_where_to_choose(settings, newcome
         assert users.get_user(store, "dr.li").must_change
     assert "medloop api serve" in str(refused.value) and "http://127.0.0.1:8000/web/login" in str(refused.value)
     assert asked == ["Password of dr.li"]
+
+
+WRONG_SERVERS = [
+    ("backends", "http://[erased]:8001", "gateway.backends: 'http://[erased]:8001' is not a URL of a model server"),
+    ("fallback", "127.0.0.1:8001", "'127.0.0.1:8001' is not a URL of a model server"),
+    ("backends", "http://8.8.8.8:80", "8.8.8.8 is not in a private network"),
+    ("backends", "http://li:secret@[x]:80", "not a URL of a model server"),
+    ("prompt_file", "nowhere.txt", "nowhere.txt"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "problem"), WRONG_SERVERS)
+def test_a_wrong_setting_of_the_assistant_is_one_line_before_the_server_starts(run, settings, monkeypatch, name, value, problem):
+    (settings.home / "medloop.yaml").write_text(f"gateway:\n  {name}: '{value}'\n")
+    monkeypatch.setattr("medloop.cli.api._serve", lambda *_, **__: pytest.fail("the server has started"))
+    failed = run("api", "serve", "--port", "0")
+    assert isinstance(failed.exception, MedloopError) and problem in str(failed.exception)
+    assert "password" not in failed.output and "secret" not in str(failed.exception)
+    with open_store(settings) as store:
+        assert users.list_users(store) == []  # a password that is shown once is not shown by a start that fails

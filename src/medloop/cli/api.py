@@ -16,6 +16,7 @@ from medloop.cli import ui
 from medloop.cli.users import keys_app
 from medloop.contracts import ModelRef
 from medloop.errors import ConfigError, MissingExtraError
+from medloop.loop.assistant import check_assistant
 from medloop.loop.model_servers import with_own
 from medloop.models import require_packages
 from medloop.models.find import resolve_chat_model
@@ -76,6 +77,7 @@ def serve(
             raise ConfigError(
                 f"--name: '{public[:64]}' is not a host name", "Example: --name feedback.example.org, without https:// and port"
             )
+    check_assistant(settings)
     ui.say_private(tighten(settings.workspace))
     listener = _listen(port)
     _first_admin(settings)
