@@ -30,9 +30,7 @@ def logged_in(store: Store, name: str) -> users.User:
 
 def _choose_password(store: Store, user: users.User, temporary: str) -> users.User:
     """As the page does after the first login: the rules are the same, and keys and sessions end."""
-    ui.say(
-        "Somebody else set this password. Choose your own before you continue: 12 characters or more, such as random words."
-    )
+    ui.say("Somebody else set this password. Choose your own before you continue: 12 characters or more, such as random words.")
     while True:
         password = str(typer.prompt("New password", hide_input=True, confirmation_prompt="Repeat new password"))
         try:

@@ -95,7 +95,9 @@ def test_the_next_steps_of_a_restore_in_another_place_run(
     assert run("--home", tmp_path / "a place", "backup", "create", backed_up).code == 0, "once is enough"
 
 
-def test_the_command_that_a_refused_backup_names_runs(run: Run, clinic: Settings, backed_up: Path, empty_database, tmp_path: Path):
+def test_the_command_that_a_refused_backup_names_runs(
+    run: Run, clinic: Settings, backed_up: Path, empty_database, tmp_path: Path
+):
     empty_database()
     moved = tmp_path / "moved"
     assert run("restore", backed_up, moved, "--key-file", tmp_path / "key").code == 0
