@@ -9,15 +9,16 @@ import typer
 from pydantic import SecretStr
 
 from medloop.cli import ui
+from medloop.cli.data_print import say_scrubbed
 from medloop.cli.langfuse import import_from_langfuse
-from medloop.contracts import DatasetCard, Source
+from medloop.contracts import Source
 from medloop.contracts.dataset import Split
 from medloop.contracts.record_filter import FilterTree
 from medloop.data.export import export as export_split
 from medloop.data.export import export_feedback
 from medloop.data.feedback.build import FeedbackConfig, write_preferences
 from medloop.data.feedback.filter_records import count_fitting
-from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, quarantine_file, read_card
+from medloop.data.prepare.prepare import CARD, READABLE, PrepareConfig, read_card
 from medloop.data.prepare.prepare import prepare as prepare_data
 from medloop.data.prepare.split import SPLITS
 from medloop.data.prompts import PROMPTS, make_prompts
@@ -210,7 +211,7 @@ def prepare(
     """Clean, scrub, deduplicate, tag, split and decontaminate the sources, and describe the result in data/processed.
 
     Rows that may still identify a person after scrubbing are left out and stored in data/processed.quarantine.jsonl, which only
-    you can read. For data without real persons use --no-scrub: it is about twice as fast and leaves no row out.
+    you can read: mend them in your file and import it again. For data without real persons use --no-scrub: it is about twice as fast and leaves no row out.
 
     Example:  medloop data prepare --gold 100 --red 100 --set text_threshold=0.9
     """
@@ -226,19 +227,9 @@ def prepare(
     dropped = sum(sum(counts.values()) for counts in card.drops.values())
     removed = sum(counts.get("contaminated", 0) for counts in card.drops.values())
     ui.say(f"{dropped:>9,}  dropped ({removed:,} of them near-copies of held-out questions; 0 left in train)")
-    _say_scrubbed(card)
+    say_scrubbed(card, settings)
     ui.say(f"Read the card: {ui.shown(settings.workspace.processed / 'DATA_CARD.md')}")
     ui.next_step("train sft")
-
-
-def _say_scrubbed(card: DatasetCard) -> None:
-    if card.scrub is None:
-        ui.say("Personal identifiers were not removed (--no-scrub).")
-        return
-    ui.say(f"Personal identifiers were removed from {card.scrub['rows_changed']:,} rows.")
-    if held := card.scrub["rows_held"]:
-        file = ui.shown(quarantine_file(ui.settings().workspace))
-        ui.say(f"{held:,} rows may still identify a person and were left out: {file}")
 
 
 @data_app.command("prompts")
