@@ -58,7 +58,9 @@ def serve(
     ] = None,
     with_model: Annotated[
         str | None,
-        typer.Option(help="Also start a model server for the assistant: embedded:NAME, a folder, or a hub id ('medloop serve')."),
+        typer.Option(
+            help="Also start a model server for it ('medloop serve'): embedded:NAME, a folder, a GGUF file, or a hub id."
+        ),
     ] = None,
 ) -> None:
     """Serve the API and the web pages on 127.0.0.1, and run training jobs.

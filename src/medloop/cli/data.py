@@ -211,7 +211,8 @@ def prepare(
     """Clean, scrub, deduplicate, tag, split and decontaminate the sources, and describe the result in data/processed.
 
     Rows that may still identify a person after scrubbing are left out and stored in data/processed.quarantine.jsonl, which only
-    you can read: mend them in your file and import it again. For data without real persons use --no-scrub: it is about twice as fast and leaves no row out.
+    you can read: mend them in your file and import it again. For data without real persons use --no-scrub: it is about twice as
+    fast and leaves no row out.
 
     Example:  medloop data prepare --gold 100 --red 100 --set text_threshold=0.9
     """
