@@ -13,11 +13,9 @@ def say_scrubbed(card: DatasetCard, settings: Settings) -> None:
     ui.say(f"Personal identifiers were removed from {card.scrub['rows_changed']:,} rows.")
     if held := card.scrub["rows_held"]:
         ui.say(f"{held:,} rows may still identify a person and were left out: {ui.shown(quarantine_file(settings.workspace))}")
-        ui.say(
-            "  It has them unchanged, with source, line and reason; only you can read it. To use such a row, remove what identifies"
-        )
-        ui.say("  somebody from it in your own file, then import that with --replace and prepare again. 'medloop quarantine' has")
-        ui.say("  records of feedback, and none of these.")
+        ui.say("  It has them unchanged, with source, line and reason; only you can read it. To use such a row, remove what")
+        ui.say("  identifies somebody from it in your own file, then import that with --replace and prepare again.")
+        ui.say("  'medloop quarantine' has records of feedback, and none of these.")
 
 
 def say_rows_left_out(settings: Settings) -> None:
