@@ -86,7 +86,7 @@ def serve(
     with ExitStack() as stack:
         backends = [stack.enter_context(_model_child(with_model, settings).running())] if with_model else []
         if backends:
-            ui.say(f"The model {with_model} is loading; until it answers, questions are told so. Its log is {backends[0].log}.")
+            ui.say(f"The model {with_model} is loading, see {backends[0].log}.")
         settings = with_own(settings, backends)  # the watch beside the API gives the server the version that is live
         _serve(settings, listener, names, slots=slots, limits=RequestLimits(rate, in_flight), backends=backends)
 
