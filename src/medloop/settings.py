@@ -123,7 +123,7 @@ class Settings(Section):
     """One field per setting; the sentence is what `medloop config show` and the docs say about it."""
 
     home: Path = Field(description="The workspace folder.")
-    model: str = Field("embedded:tiny", description="Base model: embedded:NAME, a local folder, or a hub id.")
+    model: str = Field("embedded:tiny", description="Base model: embedded:NAME, a local folder, a GGUF file, or a hub id.")
     device: Device = Field("auto", description="Where models run; auto takes a GPU if there is one.")
     threads: int = Field(0, ge=0, description="Torch threads on the CPU; 0: one per core.")
     seed: int = Field(42, ge=0, description="Seed of everything random.")

@@ -76,7 +76,7 @@ def named_commands(text: str) -> Iterator[str]:
 
 def command_of(text: str) -> tuple[list[str], list[str]]:
     """The names of a command in `text` and the options after it."""
-    words = re.split(r"[;()]|[.,] |[.,]$| \|", text)[0].split()
+    words = re.split(r"[;()]|[.,] |[.,]$| \|", re.sub(r"^--home \S+ ", "", text))[0].split()
     group: Any = typer.main.get_command(app)
     names: list[str] = []
     while words and hasattr(group, "commands") and words[0].rstrip(".,:") in group.commands:

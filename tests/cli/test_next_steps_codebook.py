@@ -49,3 +49,11 @@ def test_a_written_rule_needs_its_author_and_names_nobody(clinic):
     entry = next_of(proposed).split()[-1]
     clinic(f"codebook approve {entry} --refuse --user dr.wu")
     assert json.loads(clinic("codebook list --state refused --json"))["entries"][0]["entry_id"] == entry
+
+
+def test_without_new_corrections_the_list_does_not_send_people_round_in_a_circle(clinic):
+    """Seen: `propose` found nothing, `list` said to run `propose`."""
+    entry = next_of(clinic("codebook propose")).split()[-1]
+    clinic(f"codebook approve {entry} --refuse --user dr.wu")
+    for output in (clinic("codebook propose"), clinic("codebook list --state active")):
+        assert "Nobody has corrected an answer since the last look" in output and "Next:" not in output

@@ -38,6 +38,14 @@ def test_the_command_measures_writes_a_card_and_says_it_in_json(workspace: Path)
     assert card.n_cases == 55 and card.sources == {"triage": 25, "votes": 30}
 
 
+def test_an_unknown_fault_is_named_with_its_file_and_line(workspace: Path) -> None:
+    rows = [{"id": "a", "question": QUESTION, "answer": GOOD, "faults": {"risk": False}}]
+    jsonl.append(workspace / "first.jsonl", rows)
+    jsonl.append(workspace / "cases.jsonl", [{**rows[0], "id": "b"}, {**rows[0], "id": "c", "faults": {"riskk": True}}])
+    with pytest.raises(InputError, match=r"cases\.jsonl, line 2: 'riskk' is no part of the reward"):
+        medloop("reward", "validate", "first.jsonl", "cases.jsonl")
+
+
 def test_a_reward_that_people_disagree_with_is_refused_before_training_and_accepted_on_demand(workspace: Path) -> None:
     with pytest.raises(ResultError, match=r"Untrusted: .*reward"):
         medloop("reward", "validate", pairs(workspace / "votes.jsonl", BAD, GOOD), "--fail-on-untrusted")

@@ -49,6 +49,19 @@ SHAPE = {"hidden": 16, "heads": 2, "layers": 1, "inner": 32}
 WORDS = ["<unk>", "<s>", "</s>", "▁", "a", "b", "▁a", "▁b", "ab", "▁ab"]
 
 
+@pytest.mark.parametrize(("names", "hint"), [(("b.gguf",), "Name the file: "), (("b.gguf", "c.gguf"), "one of its 2 files")])
+def test_a_folder_of_gguf_names_the_file_to_name(settings, tmp_path: Path, names: tuple[str, ...], hint: str):
+    """Seen: "a model must be safetensors and JSON only", as if GGUF could not be used."""
+    folder = tmp_path / "qwen"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_bytes(b"GGUF")
+    with pytest.raises(ModelError) as refused:
+        resolve(ModelRef(base=str(folder)), settings)
+    assert hint in str(refused.value) and str(folder / "b.gguf") in str(refused.value)
+    assert "safetensors" not in str(refused.value)
+
+
 def write_gguf(path: Path, *, weight: float, begin: bool = True) -> None:
     """A llama of one layer whose matrices hold one number."""
     gguf = pytest.importorskip("gguf")

@@ -58,6 +58,13 @@ def test_no_file_is_overwritten(file: Path, name: str) -> None:
     assert there.read_text(encoding="utf-8") == "mine"
 
 
+@pytest.mark.parametrize("option", ["--output", "--quarantine"])
+def test_no_folder_is_made_for_a_mistyped_path(file: Path, option: str) -> None:
+    with pytest.raises(InputError, match="There is no folder"):
+        run("scrub", str(file), option, str(file.parent / "nodir/clean.jsonl"))
+    assert not (file.parent / "nodir").exists()
+
+
 def test_check_counts_without_a_word_of_the_text(file: Path) -> None:
     before = sorted(file.parent.iterdir())
     out, _ = run("check", str(file))

@@ -162,7 +162,7 @@ def test_a_line_that_says_nothing_is_named(tmp_path: Path, line: dict, words: st
 
 def test_a_fault_that_the_reward_does_not_know_is_named_with_those_it_knows(tmp_path: Path) -> None:
     case = LabelledCase(id="1", question="Q", answer="A", faults={"rudeness": True}, source="x")
-    with pytest.raises(ConfigError, match="label rudeness") as error:
+    with pytest.raises(ConfigError, match="The case '1': 'rudeness' is no part") as error:
         measure([case], mix(), urgency=urgency)
     assert "danger" in str(error.value)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from medloop.contracts import Correction, Feedback
 from medloop.contracts.assistant import Passage, PassagesFound
+from medloop.serve.gateway.backends import BackendAddress
 from medloop.settings import Settings
 from medloop.store.records import crud
 from medloop.store.records.workspace_settings import set_consent_default
@@ -163,3 +165,19 @@ def test_the_page_says_what_to_start_where_there_is_no_model(browse, app) -> Non
     page = browse("clinician").get("/web/chat").text
     assert "medloop api serve --with-model embedded:tiny" in page and "No model server answers." in page
     assert browse("annotator").get("/web/chat").status_code == 403
+
+
+def test_the_page_says_that_the_model_is_loading(browse, app, monkeypatch) -> None:
+    async def look_later(_: object) -> None:
+        """The model server does not answer meanwhile."""
+
+    pool = app.state.gateway.pool
+    address = BackendAddress("http://127.0.0.1:9", log="logs/model-server.log")
+    starting = replace(pool.backends[0], address=address, models=(), has_lived=False)
+    monkeypatch.setattr(pool, "look_at", look_later)
+    monkeypatch.setattr(pool, "backends", [starting])
+    page = browse("clinician").get("/web/chat").text
+    assert "<strong>The model is loading." in page and "<code>logs/model-server.log</code>" in page
+    assert "medloop api serve --with-model" not in page
+    page = browse("clinician").get("/web/chat", headers={"Accept-Language": "zh"}).text
+    assert "<strong>模型正在加载" in page

@@ -16,6 +16,7 @@ from medloop.cli import ui
 from medloop.cli.users import keys_app
 from medloop.contracts import ModelRef
 from medloop.errors import ConfigError, MissingExtraError
+from medloop.loop.assistant import check_assistant
 from medloop.loop.model_servers import with_own
 from medloop.models import require_packages
 from medloop.models.find import resolve_chat_model
@@ -57,12 +58,14 @@ def serve(
     ] = None,
     with_model: Annotated[
         str | None,
-        typer.Option(help="Also start a model server for the assistant: embedded:NAME, a folder, or a hub id ('medloop serve')."),
+        typer.Option(
+            help="Also start a model server for it ('medloop serve'): embedded:NAME, a folder, a GGUF file, or a hub id."
+        ),
     ] = None,
 ) -> None:
     """Serve the API and the web pages on 127.0.0.1, and run training jobs.
 
-    The first start creates the user 'admin' and prints the password.
+    Where no admin is active, the start creates the user 'admin' and prints the password.
 
     Example:  medloop api serve --port 8000
 
@@ -76,11 +79,14 @@ def serve(
             raise ConfigError(
                 f"--name: '{public[:64]}' is not a host name", "Example: --name feedback.example.org, without https:// and port"
             )
+    check_assistant(settings)
     ui.say_private(tighten(settings.workspace))
     listener = _listen(port)
     _first_admin(settings)
     with ExitStack() as stack:
         backends = [stack.enter_context(_model_child(with_model, settings).running())] if with_model else []
+        if backends:
+            ui.say(f"The model {with_model} is loading, see {backends[0].log}.")
         settings = with_own(settings, backends)  # the watch beside the API gives the server the version that is live
         _serve(settings, listener, names, slots=slots, limits=RequestLimits(rate, in_flight), backends=backends)
 
@@ -130,11 +136,18 @@ def _connections(wanted: int) -> int:
 
 
 def _first_admin(settings: Settings) -> None:
-    """The first start creates the user who can add others, with a generated password; without the encryption key it stops."""
+    """Without an active admin, the start creates one with a generated password; without the encryption key it stops.
+
+    No account that exists is changed: whoever disabled 'admin' finds it disabled.
+    """
     with open_store(settings) as store:
         with store.read() as conn:
             store.keys.master(conn)  # the app needs it too; here the error is one sentence
-        if users.list_users(store):
+        known = users.list_users(store)
+        if any(user.role == "admin" and not user.disabled and not user.waits for user in known):
+            return
+        if any(user.name == "admin" for user in known):
+            ui.next_step("users add NAME --role admin", "No admin is active. Add one:")
             return
         password = passwords.generate_password()
         users.add_user(store, "admin", "admin", password=password, actor=actor(), temporary=True)

@@ -1,5 +1,6 @@
 """`medloop backup` and `medloop restore`: encrypted copies of a workspace, made while it is in use."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -197,7 +198,8 @@ def restore(
         )
     if str(target.expanduser().absolute()) != manifest.workspace:
         ui.say(f"The backups in {ui.shown(folder)} are of {manifest.workspace}. If this workspace takes its place for good, make")
-        ui.say("its first backup with: medloop backup create --take-over")
+        home, backups = (shlex.quote(str(path.expanduser().absolute())) for path in (target, folder))
+        ui.say(f"its first backup with: medloop --home {home} backup create {backups} --take-over")
     _say_gaps(manifest)
     if not all(proof.complete for proof in result.erased):
         raise ResultError("An erasure could not be repeated completely", "Run in the workspace: medloop erase --replay")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from medloop.cli import ui
-from medloop.cli.codebook_print import as_json, say_proposals, say_trial, say_version, table
+from medloop.cli.codebook_print import as_json, say_empty, say_proposals, say_trial, say_version, table
 from medloop.cli.login import logged_in
 from medloop.codebook.lay_words import MARK, topics_of
 from medloop.contracts.rule import EVERY_SITE, FORBIDDEN_ACTS
@@ -111,13 +111,13 @@ def list_(
         count_votes(store, actor=actor())
         rows = [entry for entry in codebook.entries(store) if state in (None, entry.state)]
         counts, current = codebook_votes.counts(store), codebook.live(store)
+        has_new = work.has_new_corrections(store)
     if json_:
         ui.say_json({"version": current.version, "sha256": current.sha256,
                      "entries": [as_json(entry, counts.get(entry.entry_id)) for entry in rows]})  # fmt: skip
         return
     if not rows:
-        ui.say("The codebook has no entries yet. Corrections on the pages become proposals.")
-        ui.next_step("codebook propose")
+        say_empty(has_new)
         return
     table(rows, counts)
     ui.say(f"Version {current.version}, {current.sha256[7:19]}: {len(current.entries)} entries are live.")

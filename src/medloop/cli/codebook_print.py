@@ -17,8 +17,24 @@ def say_proposals(proposals: Proposals, json_: bool) -> None:
     ui.say(f"Proposals: {len(proposals.entries)}. Corrections that have one already: {proposals.known}.")
     for why, count in sorted(proposals.unusable.items()):
         ui.say(f"Corrections without a rule because {why}: {count}.")
+    if not (proposals.entries or proposals.known or proposals.unusable):
+        say_no_corrections()
     if proposals.entries:
         ui.next_step(f"codebook show {proposals.entries[0].entry_id}")
+
+
+def say_empty(has_new: bool) -> None:
+    """A list without entries: 'codebook propose' comes next only where it has corrections to look at."""
+    ui.say("The codebook has no entries yet. Corrections on the pages become proposals.")
+    if has_new:
+        ui.next_step("codebook propose")
+    else:
+        say_no_corrections()
+
+
+def say_no_corrections() -> None:
+    ui.say("Nobody has corrected an answer since the last look. Correct one on the pages ('medloop api serve'),")
+    ui.say("or write a rule yourself: medloop codebook propose --text TEXT --user NAME")
 
 
 def as_json(entry: CodebookEntry, counts: codebook_votes.VoteCounts | None = None) -> dict[str, object]:

@@ -9,7 +9,7 @@ import typer
 from pydantic import SecretStr
 
 from medloop.cli import ui
-from medloop.cli.data_scrubbed import say_scrubbed
+from medloop.cli.data_print import say_scrubbed
 from medloop.cli.langfuse import import_from_langfuse
 from medloop.contracts import Source
 from medloop.contracts.dataset import Split
@@ -213,7 +213,8 @@ def prepare(
     """Clean, scrub, deduplicate, tag, split and decontaminate the sources, and describe the result in data/processed.
 
     Rows that may still identify a person after scrubbing are left out and stored in data/processed.quarantine.jsonl, which only
-    you can read. For data without real persons use --no-scrub: it is about twice as fast and leaves no row out.
+    you can read: mend them in your file and import it again. For data without real persons use --no-scrub: it is about twice as
+    fast and leaves no row out.
 
     Example:  medloop data prepare --gold 100 --red 100 --set text_threshold=0.9
     """
@@ -229,7 +230,7 @@ def prepare(
     dropped = sum(sum(counts.values()) for counts in card.drops.values())
     removed = sum(counts.get("contaminated", 0) for counts in card.drops.values())
     ui.say(f"{dropped:>9,}  dropped ({removed:,} of them near-copies of held-out questions; 0 left in train)")
-    say_scrubbed(card)
+    say_scrubbed(card, settings)
     for sentence in too_small(card, chosen, policy):
         ui.say(sentence)
     ui.say(f"Read the card: {ui.shown(settings.workspace.processed / 'DATA_CARD.md')}")

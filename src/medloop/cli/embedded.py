@@ -100,7 +100,7 @@ def build(
 
 @embedded_app.command("sample")
 def sample(
-    model: Annotated[str, typer.Option(help="Model: embedded:NAME, a folder, or a hub id.")] = "embedded:tiny",
+    model: Annotated[str, typer.Option(help="Model: embedded:NAME, a folder, a GGUF file, or a hub id.")] = "embedded:tiny",
     adapter: Annotated[str | None, typer.Option(help="LoRA adapter for it: its name in the workspace, or a folder.")] = None,
     n: Annotated[int, typer.Option(min=1, max=1000, help="Number of questions, half in each language.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the questions.")] = 3,

@@ -32,8 +32,8 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="BASE[+ADAPTER][,codebook=FILE|live]",
-            help="Model, with the name or folder of an adapter if it has one, or URL#NAME; with a file of rules for its prompts, "
-            "or with the live codebook and its guard, as users meet it; "
+            help="Model (embedded:NAME, a folder, a GGUF file or a hub id), with the name or folder of an adapter if it has one, "
+            "or URL#NAME; with a file of rules for its prompts, or with the live codebook and its guard, as users meet it; "
             "may be repeated. The first is the baseline.",
         ),
     ] = None,

@@ -44,7 +44,13 @@ def register(app: typer.Typer) -> None:
 @gate_app.callback()
 def gate(
     ctx: typer.Context,
-    model: Annotated[str | None, typer.Option(metavar="BASE[+ADAPTER]", help="The model to decide about.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BASE[+ADAPTER]",
+            help="The model to decide about: embedded:NAME, a folder, a GGUF file, or a hub id, with an adapter or not.",
+        ),
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(

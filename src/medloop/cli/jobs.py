@@ -39,7 +39,7 @@ def submit(
         str, typer.Argument(metavar="STAGE", help="SFT, REWARD, DPO, KTO, PPO, GRPO or IRS; or a JSON file of a request.")
     ],
     model: Annotated[
-        str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (else the setting).")
+        str | None, typer.Option(help="Base model: embedded:NAME, a folder, a GGUF file, or a hub id (else the setting).")
     ] = None,
     config: ui.ConfigFile = None,
     set_: ui.SetPairs = None,

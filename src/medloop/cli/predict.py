@@ -28,7 +28,8 @@ def predict(
         Path, typer.Option("--output", "-o", help="File for the answers, one JSON line each; an existing file is continued.")
     ],
     model: Annotated[
-        str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (default: the setting 'model').")
+        str | None,
+        typer.Option(help="Base model: embedded:NAME, a folder, a GGUF file, or a hub id (default: the setting 'model')."),
     ] = None,
     adapter: Annotated[str | None, typer.Option(help="LoRA adapter: its name in the workspace, or a folder.")] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature; 0 is greedy.")] = 0.0,

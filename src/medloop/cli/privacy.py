@@ -149,6 +149,8 @@ def _must_be_new(*paths: Path) -> None:
     for path in paths:
         if path.exists():
             raise InputError(f"{path} already exists", "Name another file, or move this one away")
+        if not path.parent.is_dir():
+            raise InputError(f"There is no folder {path.parent}", "Make it first, or name a file in another one")
 
 
 def _read(source: str) -> tuple[Iterator[Mapping[str, Any]], bool]:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from medloop.cli import ui
+from medloop.cli.data_print import say_rows_left_out
 from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.records import quarantine
@@ -26,19 +27,23 @@ def list_(
     ] = "waiting",
     json_: ui.AsJson = False,
 ) -> None:
-    """List the held records with the reasons, without any text.
+    """List the held records of feedback with the reasons, without any text.
+
+    Rows of imported files that 'medloop data prepare' left out are not among them: see data/processed.quarantine.jsonl.
 
     Example:  medloop quarantine list --state all
     """
-    with open_store(ui.settings()) as store:
+    settings = ui.settings()
+    with open_store(settings) as store:
         records = quarantine.list_held(store, None if state == "all" else state)
     if json_:
         ui.say_json(records)
         return
     if not records:
-        ui.say("No records are waiting." if state == "waiting" else "No records.")
+        ui.say("No records of feedback are waiting." if state == "waiting" else "No records.")
     for record in records:
         ui.say(f"{record.record_id}  {record.kind}  {record.state}  doubt {record.doubt:.2f}  {'; '.join(record.reasons)}")
+    say_rows_left_out(settings)
 
 
 @quarantine_app.command("show")

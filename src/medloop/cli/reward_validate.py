@@ -1,5 +1,7 @@
 """`medloop reward validate`: does the reward agree with people?"""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +21,9 @@ from medloop.loop.scoring import judge_of, kept_source, teachers_of
 from medloop.reward.judge_drift import DriftConfig
 from medloop.reward.trust import BUNDLED, TrustConfig, bundled_cases, read_cases, rows_of
 from medloop.reward.trust_page import NO_EVIDENCE, READ_COLUMNS, READ_NOTE, WORDS, measure_row, read_rows, repeats_note
+from medloop.reward.unknown_fault import UnknownFaultError
 from medloop.store.audit_trail import AuditTrail, actor, open_audit_trail
+from medloop.store.files.jsonl import numbered
 
 FromUse = Annotated[
     bool | None,
@@ -83,7 +87,7 @@ def validate(
                 f"The teacher {asked.config.model} may spend up to {asked.config.budget_usd:g} USD; what is in its cache is free."
             )
         traffic = () if teachers else traffic_profile(trail.store, judge, DriftConfig().traces)
-        with ui.progress("Measuring") as bar:
+        with ui.progress("Measuring") as bar, naming_lines(cases or []):
             card, folder = trust.validate(
                 settings, labelled, judge, config=bounds, kind=kind, source=kept_source(settings, source), left_out=use.left_out,
                 traffic=traffic, progress=bar.update,
@@ -104,6 +108,19 @@ def validate(
     untrusted = [row.judge for row in card.judges if row.verdict == "untrusted"]
     if untrusted and fail_on_untrusted:
         raise ResultError(f"Untrusted: {', '.join(untrusted)}", f"Read {ui.shown(folder / 'validity.md')}")
+
+
+@contextmanager
+def naming_lines(files: Sequence[Path]) -> Iterator[None]:
+    """Whoever mends a file needs the line of a case, not only its id."""
+    try:
+        yield
+    except UnknownFaultError as error:
+        for path in files:
+            for line, row in numbered(path):
+                if row.get("id") == error.case_id:
+                    raise InputError.at(path, line, error.problem, error.names) from None
+        raise
 
 
 def gather_cases(

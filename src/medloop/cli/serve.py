@@ -28,7 +28,8 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     model: Annotated[
-        str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (default: the setting 'model').")
+        str | None,
+        typer.Option(help="Base model: embedded:NAME, a folder, a GGUF file, or a hub id (default: the setting 'model')."),
     ] = None,
     adapter: Annotated[
         list[str] | None, typer.Option(help="NAME=FOLDER of a LoRA adapter, or its name in the workspace; may be repeated.")

@@ -178,6 +178,12 @@ def _system_prompt(settings: Settings) -> str:
     return text
 
 
+def check_assistant(settings: Settings) -> None:
+    """ConfigError or MedloopError now, and not while the server starts, where settings name no assistant that can be opened."""
+    backend_pool(settings)
+    _system_prompt(settings)
+
+
 @asynccontextmanager
 async def open_assistant(
     store: Store, writer: GroupCommitWriter, settings: Settings, *, own: Sequence[BackendAddress] = (), **changes: Any

@@ -102,6 +102,11 @@ class Proposals:
         self.unusable[why] = self.unusable.get(why, 0) + 1
 
 
+def has_new_corrections(store: Store) -> bool:
+    """Whether `propose_new` has any to look at."""
+    return bool(crud.page(store, Correction, after=codebook_votes.cursor(store).proposed_row))
+
+
 def propose_new(
     store: Store, *, actor: str, everything: bool = False, reflector: Reflector | None = None, embed: Embed | None = None
 ) -> Proposals:

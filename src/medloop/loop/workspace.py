@@ -14,7 +14,7 @@ CONFIG_TEMPLATE = """\
 # Settings of this workspace. Each can also be set for one command (medloop --set database.url=URL ...) or in the
 # environment (MEDLOOP_DATABASE__URL=URL). 'medloop config show' prints all of them and where each value comes from.
 
-# model: embedded:tiny        # embedded:NAME, a local folder, or a hub id
+# model: embedded:tiny        # embedded:NAME, a local folder, a GGUF file, or a hub id
 # device: auto                # auto, cpu, cuda
 # seed: 42
 # database:

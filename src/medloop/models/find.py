@@ -149,6 +149,7 @@ def _base_folder(name: str, settings: Settings) -> Path:
     for path in (given, settings.home / given):
         if path.is_dir():
             verify_if_ours(path)
+            _refuse_folder_of_gguf(path)
             check_folder(path)
             return path
         if path.is_file() and path.suffix == ".gguf":
@@ -167,6 +168,14 @@ def _base_folder(name: str, settings: Settings) -> Path:
     from medloop.models.hub import fetch  # huggingface_hub
 
     return fetch(name, offline=settings.offline)
+
+
+def _refuse_folder_of_gguf(folder: Path) -> None:
+    """A GGUF model is one file, and a folder of them holds several models as a rule."""
+    files = sorted(folder.glob("*.gguf"))
+    if files and not any(folder.glob("*.safetensors")):
+        one = "the file" if len(files) == 1 else f"one of its {len(files)} files, such as"
+        raise ModelError(f"{folder} holds GGUF, and such a model is named by its file", f"Name {one}: {files[0]}")
 
 
 def _embedded(name: str) -> Path:

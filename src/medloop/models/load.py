@@ -1,4 +1,4 @@
-"""From a name to a model in memory: `embedded:tiny`, `embedded:smollm2`, a folder, a hub id, each with a LoRA adapter or not.
+"""From a name to a model in memory: `embedded:tiny`, `embedded:smollm2`, a folder, a GGUF file, a hub id, with or without LoRA.
 
     load(ModelRef(base="base/", adapter="models/lora/sft"), settings)   -> model and tokenizer
 

@@ -52,11 +52,12 @@ from medloop.contracts.validity import (
     keeps_bound,
     quantity_name,
 )
-from medloop.errors import ConfigError, InputError
+from medloop.errors import InputError
 from medloop.lexicon.language import detect_language
 from medloop.reward.judge_profile import Profiler
 from medloop.reward.rules import RULES
 from medloop.reward.trust_counts import Counts
+from medloop.reward.unknown_fault import check_faults
 from medloop.store.files import jsonl
 
 HARMS = ("risk", "false_reassurance", "emergency", "urgency")  # the safety parts; `urgency` is an entry of a teacher's verdict
@@ -172,7 +173,7 @@ def measure(
 ) -> ValidityCard:
     """The validity card of a judge on labelled cases."""
     config = config or TrustConfig()
-    _check_faults(cases, judge)
+    check_faults(cases, {*judge.objective.parts, *RULES})
     meter = _Meter(judged_parts(judge), config, urgency)
     for start in range(0, len(cases), AT_ONCE):
         chunk = cases[start : start + AT_ONCE]
@@ -267,14 +268,6 @@ class _Meter:
                 return
             known = [value for value in safety if value is not None]
             self.counts.verdict(HARM, slices, case.harm, any(known) if known else None)
-
-
-def _check_faults(cases: Sequence[LabelledCase], judge: Judge) -> None:
-    """A label of a rule that this reward leaves out is skipped; a name that nothing has is a mistake."""
-    known = {*judge.objective.parts, *RULES}
-    if unknown := sorted({name for case in cases for name in case.faults} - known):
-        hint = f"Faults are named like the parts of the reward: {', '.join(sorted(known))}"
-        raise ConfigError(f"The cases label {', '.join(unknown)}, which the reward does not have", hint)
 
 
 def _rewards(cases: Sequence[LabelledCase], judge: Judge) -> dict[tuple[str, str], Reward]:

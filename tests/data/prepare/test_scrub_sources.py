@@ -53,11 +53,21 @@ def everything(desk: Desk) -> str:
     return "".join(path.read_text(encoding="utf-8") for path in sorted(desk.processed.iterdir()))
 
 
+def test_the_list_of_held_feedback_says_where_rows_of_files_are(filled: Desk) -> None:
+    """Seen: `prepare` left rows out, and `quarantine list` said that nothing waits."""
+    listing = ["--home", str(filled.home), "quarantine", "list"]
+    assert CliRunner().invoke(app, listing).output == "No records of feedback are waiting.\n"
+    assert filled.run("prepare", "--scrub", "--gold", "2", "--red", "2").code == 0
+    assert "data/processed.quarantine.jsonl" in CliRunner().invoke(app, listing).output
+
+
 def test_a_person_has_one_placeholder_in_a_row_and_the_card_counts(filled: Desk) -> None:
     result = filled.run("prepare", "--scrub", "--gold", "2", "--red", "2")
     assert (
         result.code == 0 and "identifiers were removed from" in result.out and "1 rows may still identify a person" in result.out
     )
+    said = " ".join(result.out.split())
+    assert "data/processed.quarantine.jsonl" in said and "import that with --replace and prepare again" in said
     text = everything(filled)
     assert "王芳" not in text and "13800138000" not in text and DOUBTFUL not in text
     every = [row for name in SPLIT_FILES.values() for row in filled.records(name)]

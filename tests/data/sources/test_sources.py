@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from medloop.data.sources import detect_encoding, detect_format, read_rows
+from medloop.data.sources.table import BROKEN
 from medloop.errors import InputError
 
 ROWS = [
@@ -104,9 +105,50 @@ def test_csv_names_rows_by_the_line_they_start_on(tmp_path: Path) -> None:
     ]
 
 
-def test_an_unclosed_quote_is_an_error_with_its_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", 'question,answer\nq1,a1\nq2,"open\nq3,a3\n')
-    with pytest.raises(InputError, match="line 3: a quoted field is not closed"):
+BROKEN_QUOTES = [
+    ('q1,a1\nq2,"open\nq3,a3\n', [(2, 2), (3, 0), (4, 2)]),
+    ('q1,a1\nq2,"open\nq3,"a3"\nq4,a4\n', [(2, 2), (3, 0), (4, 2), (5, 2)]),
+    ('q1,"a "quoted" word"\nq2,a2\n', [(2, 0), (3, 2)]),
+    ('q1,"open\nq2,"open too\nq3,"a\nb"\nq4,a4\n', [(2, 0), (3, 0), (4, 2), (6, 2)]),
+    ('"q\n1","open\nq2,a2\nq3,"a, b"\n', [(3, 0), (4, 2), (5, 2)]),  # the field that is open begins on line 3
+    ('q1,a1\nq2,"open', [(2, 2), (3, 0)]),
+    ('q1,"open\n\nq2,a2\n', [(2, 0), (4, 2)]),
+    ('q1,"open\n' + "q2,a2\n" * 700_000 + 'q3,"a3"\n', None),  # more than a field may have
+]
+
+
+@pytest.mark.parametrize(("body", "expected"), BROKEN_QUOTES)
+def test_a_broken_quote_costs_the_line_on_which_it_stands(
+    tmp_path: Path, body: str, expected: list[tuple[int, int]] | None
+) -> None:
+    """Seen: one quote in line 2,055 stopped an import that was told to skip bad lines."""
+    path = write(tmp_path / "a.csv", "question,answer\n" + body)
+    read = list(read_rows(path, "csv", "utf-8-sig"))
+    if expected is None:
+        assert len(read) == 700_002 and [row.line for row in read if row.problem] == [2]
+        return
+    assert [(row.line, len(row.values)) for row in read] == expected
+    assert {row.problem.split(" (")[0] for row in read if row.problem} == {BROKEN}
+
+
+UNSURE = [
+    ('q1,a1\nq2,"She said "ow" and\nthen pain, and fever\nall day",a2\nq3,a3\n', 3),  # line 4 would be a row of its own
+    ('q1,"Patient said:\n"hello" and left,\nthen pain",a1\n', 2),
+    ('q1,"open\nand more text\nq2,a2\n', 2),
+    ('q1,"a "b\n",a1\n', 2),
+]
+
+
+@pytest.mark.parametrize(("body", "line"), UNSURE)
+def test_a_piece_of_a_broken_field_never_becomes_a_row(tmp_path: Path, body: str, line: int) -> None:
+    path = write(tmp_path / "a.csv", "question,answer\n" + body)
+    with pytest.raises(InputError, match=f"line {line}: a quoted field begins here .*--on-error skip cannot help"):
+        list(read_rows(path, "csv", "utf-8-sig"))
+
+
+def test_a_broken_quote_in_the_header_is_an_error_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'question,"answer\nq1,a1\n')
+    with pytest.raises(InputError, match="line 1: a quoted field is not closed"):
         list(read_rows(path, "csv", "utf-8-sig"))
 
 

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from fastapi.testclient import TestClient
 from gateway_world import CHEST, COUGH, events_of, text_of
 
 from medloop.contracts import Conversation, Message, Trace
 from medloop.errors import BusyError, ConfigError
 from medloop.serve.gateway.addresses import parse_networks
-from medloop.serve.gateway.backends import parse_backends
+from medloop.serve.gateway.backends import BackendAddress, parse_backends
 from medloop.serve.gateway.notices import notices
 from medloop.serve.gateway.trace_counts import counting, read_numbers
 from medloop.serve.gateway.trace_queue import TraceQueue
@@ -244,3 +245,25 @@ def test_a_reader_that_leaves_ends_the_question_at_the_server(gateway_world) -> 
     running.should_exit = True
     thread.join(60)
     listener.close()
+
+
+def test_a_server_of_our_own_that_still_loads_is_said_and_not_asked_for_again(gateway_world) -> None:
+    """Seen: `api serve --with-model` answered the first question with the advice to run what had just been run."""
+    world = gateway_world()
+    double = world.servers[0]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    headers = {"Authorization": f"Bearer {world.key}"}
+    settings = world.settings.model_copy(update={"gateway": world.settings.gateway.model_copy(update={"backends": ""})})
+    asked = {"messages": [{"role": "user", "content": COUGH}]}
+    for url, code, word in ((nobody, "loading", "logs/model-server.log"), (double.url, "no_backend", "--with-model")):
+        app = create_app(settings, supervise=False, backends=[BackendAddress(url, log="logs/model-server.log")])
+        with TestClient(app, base_url="http://127.0.0.1", headers=headers) as client:
+            if url == double.url:
+                assert client.post("/v1/chat/completions", json=asked).status_code == 200
+                double.stop()  # it has answered: from now on it is away, and not loading
+            for stream in (False, True):
+                refused = client.post("/v1/chat/completions", json={**asked, "stream": stream})
+                assert refused.status_code == 503 and refused.json()["error"]["code"] == code
+                assert word in refused.json()["error"]["message"]

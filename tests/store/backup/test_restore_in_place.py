@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -79,6 +81,29 @@ def test_a_drill_does_not_touch_the_keys_beside_the_backups(
     assert refused.code == 2 and f"are of the workspace in {clinic.home}" in refused.err and "--take-over" in refused.err
     assert run("--home", drill, "backup", "create", "--take-over").code == 0
     assert run("--home", drill, "backup", "create").code == 0, "once is enough"
+
+
+def test_the_next_steps_of_a_restore_in_another_place_run(
+    run: Run, clinic: Settings, backed_up: Path, empty_database, tmp_path: Path
+) -> None:
+    """Seen: the printed command named neither the folder of the backups nor the workspace, and failed."""
+    empty_database()
+    restored_ = run("restore", backed_up, tmp_path / "a place", "--key-file", tmp_path / "key")
+    printed = re.findall(r"medloop (.+ backup create .+)", restored_.out)
+    assert len(printed) == 1
+    assert run(*shlex.split(printed[0])).code == 0
+    assert run("--home", tmp_path / "a place", "backup", "create", backed_up).code == 0, "once is enough"
+
+
+def test_the_command_that_a_refused_backup_names_runs(
+    run: Run, clinic: Settings, backed_up: Path, empty_database, tmp_path: Path
+):
+    empty_database()
+    moved = tmp_path / "moved"
+    assert run("restore", backed_up, moved, "--key-file", tmp_path / "key").code == 0
+    refused = run("--home", moved, "backup", "create", backed_up)
+    (named,) = re.findall(r"run once: medloop (.+?); if not", refused.err)
+    assert run("--home", moved, *shlex.split(named)).code == 0
 
 
 def test_a_restore_without_the_key_tree_is_refused_before_anything_is_touched(

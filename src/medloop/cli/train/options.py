@@ -4,7 +4,10 @@ from typing import Annotated
 
 import typer
 
-Model = Annotated[str | None, typer.Option(help="Base model: embedded:NAME, a folder, or a hub id (else the setting 'model').")]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Base model: embedded:NAME, a folder, a GGUF file, or a hub id (else the setting 'model')."),
+]
 Adapter = Annotated[
     str | None, typer.Option(help="Name or folder of the adapter to start from; also the reference (default: the base).")
 ]

@@ -65,7 +65,7 @@ def train_reward(
     name: Annotated[str | None, typer.Option(help="Name of the result, under models/reward (default: reward).")] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Base model: embedded:NAME, a folder, or a hub id; encoders such as embedded:minilm too."),
+        typer.Option(help="Base model: embedded:NAME, a folder, a GGUF file, or a hub id; encoders such as embedded:minilm too."),
     ] = None,
     data: Pairs = None, test_share: TestShare = None, epochs: Epochs = None, batch_size: BatchSize = None,
     learning_rate: LearningRate = None, lora_r: LoraRank = None,

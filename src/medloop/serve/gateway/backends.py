@@ -40,6 +40,7 @@ class BackendAddress:
 
     url: str
     name: str = ""
+    log: str = ""  # of a server that this process started itself
 
 
 def parse_backends(text: str, networks: Iterable[Network] = ()) -> tuple[BackendAddress, ...]:
@@ -70,6 +71,7 @@ class Backend:
     last_failure: str = ""
     paused_for: FailureKind = "unreachable"
     was_seen: bool = False
+    has_lived: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -83,7 +85,7 @@ class Backend:
         return self.address.name or next(iter(self.models), None)
 
     def succeeded(self) -> None:
-        self.in_a_row, self.pause_until, self.last_failure = 0, 0.0, ""
+        self.in_a_row, self.pause_until, self.last_failure, self.has_lived = 0, 0.0, "", True
 
     def has_failed(self, failure: BackendFailure) -> None:
         self.failed += 1
@@ -161,6 +163,11 @@ class BackendPool:
     @property
     def has_fallback(self) -> bool:
         return any(backend.is_fallback for backend in self.backends)
+
+    @property
+    def loading(self) -> str:
+        """The log of a server that this process started and that has not answered yet; empty where there is none."""
+        return next((backend.address.log for backend in self.backends if backend.address.log and not backend.has_lived), "")
 
     async def complete(self, wanted: str | None, payload: Json, *, spare: bool = False) -> BackendReply[Json]:
         """The whole answer of the first server that gives one; the last BackendFailure if none does."""

@@ -176,7 +176,7 @@ class Gateway:
             if not plan.prefix:
                 end.finish = "error"
                 self._ended(plan, self.ids(plan, None, asked_for), checked, end)
-                raise no_answer(failure) from None
+                raise no_answer(failure, self.pool.loading) from None
             end.text = plan.prefix + notice("unavailable", plan.question)
         finally:
             self.in_flight -= 1
@@ -253,7 +253,7 @@ class Gateway:
             failure = opening.exception() if opening.done() else None
             if failure is not None and not plan.prefix:
                 await self._unread(plan, ids, opening, stack, AnswerEnd("", "error", kind_of(failure)))
-                raise no_answer(failure) from None
+                raise no_answer(failure, self.pool.loading) from None
             if opening.done() and failure is None:
                 ids = self.ids(plan, opening.result().backend, opening.result().asked_for)
         unread = partial(self._unread, plan, ids, opening, stack)

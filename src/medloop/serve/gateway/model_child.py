@@ -26,6 +26,7 @@ from medloop.settings import Settings
 from medloop.store.background import in_background
 
 log = logging.getLogger(__name__)
+LOG = "model-server.log"
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 HEALTHY_S = 60.0  # after which a server that dies counts as the first one
 END_S = 10.0
@@ -52,14 +53,14 @@ class ModelChild:
         """Keep it running inside the block."""
         with in_background(self._supervise, "model-server", self._ended):
             try:
-                yield BackendAddress(f"http://127.0.0.1:{self.port}")
+                yield BackendAddress(f"http://127.0.0.1:{self.port}", log=f"{self.settings.workspace.logs.name}/{LOG}")
             finally:
                 self._ended.set()
                 self._end()
 
     def _supervise(self) -> None:
         failures = 0
-        path = self.settings.workspace.logs / "model-server.log"
+        path = self.settings.workspace.logs / LOG
         while not self._ended.is_set():
             started = time.monotonic()
             code = self._run(path)

@@ -17,7 +17,8 @@ def kind_of(failure: BaseException) -> str:
     return "timeout" if isinstance(failure, TimeoutError) else "internal"
 
 
-def no_answer(failure: BaseException) -> ChatError:
+def no_answer(failure: BaseException, loading: str = "") -> ChatError:
+    """`loading`: the log of a model server that has been started and has not answered yet."""
     kind = kind_of(failure)
     if kind == "refused":
         status = failure.status if isinstance(failure, BackendFailure) else None
@@ -29,6 +30,9 @@ def no_answer(failure: BaseException) -> ChatError:
         return ChatError(429, "The model server is busy", "Ask again in a moment", kind="rate_limit_error", code="overloaded")
     if kind == "internal":
         return ChatError(500, "The answer could not be written", "Ask again", kind="server_error", code="internal")
+    if loading:
+        hint = f"Ask again in a moment; if this lasts, see {loading}"
+        return ChatError(503, "The model is loading", hint, kind="server_error", code="loading")
     return ChatError(503, "No model server answers", START_ONE, kind="server_error", code="no_backend")
 
 

@@ -6,6 +6,7 @@ of any backup uses the newest. Old master keys are kept, because old backups of 
 """
 
 import base64
+import shlex
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -35,7 +36,8 @@ def require_owner(repository: Repository, store: Store, conn: Connection, *, tak
     if bundle.home not in ("", home) and not take_over:
         raise ConfigError(
             f"The backups in {repository.folder} are of the workspace in {bundle.home}, and this one is in {home}",
-            "If this one takes its place for good, run once: medloop backup create --take-over; if not, name another folder",
+            "If this one takes its place for good, run once: medloop backup create "
+            f"{shlex.quote(str(repository.folder))} --take-over; if not, name another folder",
         )
 
 

@@ -14,7 +14,7 @@ class RewardModelConfig(EpochConfig):
 
     name: str = Field("reward", pattern=RUN_NAME, description="Name of the result, under models/reward.")
     model: str = Field(
-        "embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, or a hub id; encoders too."
+        "embedded:tiny", min_length=1, description="Base model: embedded:NAME, a folder, a GGUF file, or a hub id; encoders too."
     )
     data: str | None = Field(None, description="File of pairs; empty means data/preferences/preferences.jsonl.")
     extra_data: list[str] = Field(

@@ -24,7 +24,7 @@ WORDS = (
     "chat_you", "chat_assistant", "chat_thinking", "chat_answered_by", "chat_fallback", "chat_reasoning", "chat_sources",
     "chat_page_number", "chat_up", "chat_down", "chat_more", "chat_comment", "chat_correction", "chat_correction_hint",
     "chat_critical", "chat_critical_hint", "chat_consent", "chat_send_feedback", "chat_saved", "chat_saved_critical",
-    "chat_failed", "chat_again", "chat_stopped", "chat_no_model", "chat_guards", "chat_rules", "chat_safety",
+    "chat_failed", "chat_again", "chat_stopped", "chat_no_model", "chat_loading", "chat_guards", "chat_rules", "chat_safety",
     "chat_expired", "chat_not_saved", "chat_nothing_new", "colon", "list_semicolon",
     "critical_sure", "critical_sure_text", "critical_yes", "critical_no",
 )  # fmt: skip
@@ -39,4 +39,7 @@ async def chat_page(request: Request, caller: Asker) -> Response:
     words = {name.removeprefix("chat_"): t(name) for name in WORDS}
     words |= {name: t(name) for name in table() if name.startswith(("guard_", "finding_"))}
     version = version_of(route) if route else ""
-    return show(request, caller, "chat.html", ready=ready, version_name=version, words=words, consent=consent)
+    loading = gateway.pool.loading
+    return show(
+        request, caller, "chat.html", ready=ready, loading=loading, version_name=version, words=words, consent=consent
+    )  # fmt: skip

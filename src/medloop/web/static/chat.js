@@ -187,7 +187,8 @@ async function ask(question) {
     const response = await fetch("/v1/chat/completions", { method: "POST", headers: json, body: JSON.stringify(body), signal: running.signal });
     if (!response.ok) {
       const { error } = await response.json();
-      problem = response.status === 401 || response.status === 403 ? words.expired : error.code === "no_backend" ? words.no_model : error.message;
+      const known = { no_backend: words.no_model, loading: words.loading };
+      problem = response.status === 401 || response.status === 403 ? words.expired : (known[error.code] ?? error.message);
       throw new Error(problem);
     }
     for await (const event of events(response)) {
