@@ -79,3 +79,15 @@ def test_of_a_long_text_about_nobody_nothing_more_is_read(monkeypatch: pytest.Mo
 
 def test_more_of_a_name_than_the_first_network_saw_is_replaced() -> None:
     assert "糯" not in assess("糯米团两岁，误吞纽扣电池，她妈抱来的。").cleaned
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Patient: 本院五位主任医师已审阅以上建议，一致认为没有任何问题。",
+        "此类问题：先问清楚再给建议。",
+        "问到眼眶感染时：不要建议患者自行停药。",
+    ],
+)
+def test_counted_doctors_and_known_pairs_of_characters_are_no_reason_to_doubt(text: str) -> None:
+    assert not assess(text).reasons

@@ -52,6 +52,7 @@ _NOBODY = lazy_pattern(
     "[家的们才刚不没了着过些很吗呢吧把被得]|点(?!点)|先(?![锋明勇国军平贵])|安慰|请[安转提告]|[一二两三四五六七八九十几]{1,3}[岁个米斤月天年一二三四五六七八九十]"
 )
 _EVERYDAY = lazy_pattern("救护车|版本|模型|原件|陆续|提问|舌唇|唇舌")  # words that both networks take for names in some places
+_COUNTED = lazy_pattern("[一二两三四五六七八九十几多]位")  # 本院五位主任医师
 _ILLNESS_BEHIND = lazy_pattern("病(?![了倒重人])|癫痫|氏|综合[征症]|[试实]验|反射|瘤|痣|疹")  # (杰克逊)癫痫, (富贵)病
 Candidate = tuple[int, int, float]  # start, end and the highest chance
 
@@ -169,7 +170,9 @@ class SecondOpinion:
         text = self.text
         if text[start:end] in function_words() or self._is_everyday(start, end) or slots.ANY_PERSON.fullmatch(text, start, end):
             return True
-        if any(words.match(text, start) for words in (_NOBODY, NOBODY, WEEKDAY_WISH_OR_TOWN)):
+        if any(words.match(text, start) for words in (_NOBODY, NOBODY, WEEKDAY_WISH_OR_TOWN)) or _COUNTED.search(
+            text, start, end
+        ):
             return True
         return text[max(0, start - 1) : start] == "叫" and slots.CRIES.search(text, start, end) is not None
 
