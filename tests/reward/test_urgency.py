@@ -294,3 +294,52 @@ def test_a_greeting_a_short_word_and_a_bare_cry_say_nothing_of_urgency(text: str
 @pytest.mark.parametrize("text", ["LOC", "吐血", "胸痛", "help me, my chest hurts", "hi, i am suicidal", "seizure"])
 def test_a_sign_in_few_letters_is_seen(text: str) -> None:
     assert urgency(text).level == "emergent"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "our 3 week old feels hot, 38.4 rectal, not really feeding",
+        "my son is 8 weeks. fever 39",
+        "baby 5 weeks temp 100.9 F",
+        "My daughter just turned two months, temperature 38.6 under her arm",
+        "宝宝两个月，39度，一直哼哼不吃奶",
+        "女儿才一个月，发烧38.5",
+    ],
+)
+def test_a_fever_of_a_young_baby_is_an_emergency_wherever_its_age_stands(text: str) -> None:
+    read = urgency(text)
+    assert read.level == "emergent"
+    assert any(evidence.source == "numbers" for evidence in read.evidence)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "my son has had a cough for 8 weeks. fever 38.5 today",
+        "my son, 8 weeks ago, had a fever of 38.5",
+        "宝宝咳嗽两个月了，昨天38.5度",
+        "孩子两个月前发烧38.5度，现在好了",
+    ],
+)
+def test_weeks_of_an_illness_are_no_age(text: str) -> None:
+    assert urgency(text).level != "emergent"
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"),
+    [
+        ("爸爸一直吐血，脸色苍白", "vomiting_blood"),
+        ("反复吐血，人没力气", "vomiting_blood"),
+        ("妈妈一直喘，嘴唇发紫", "blue_lips"),
+        ("老公一直胸口痛，冒冷汗", "cardiac_chest_pain"),
+    ],
+)
+def test_what_goes_on_without_a_pause_is_no_history(text: str, flag: str) -> None:
+    read = urgency(text)
+    assert read.level == "emergent"
+    assert flag in [evidence.id for evidence in read.evidence]
+
+
+def test_what_somebody_has_always_had_is_history() -> None:
+    assert urgency("我一直有高血压，今年没怎么吃药").level != "emergent"
