@@ -343,3 +343,18 @@ def test_what_goes_on_without_a_pause_is_no_history(text: str, flag: str) -> Non
 
 def test_what_somebody_has_always_had_is_history() -> None:
     assert urgency("我一直有高血压，今年没怎么吃药").level != "emergent"
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"),
+    [
+        ("我已经写好遗书，准备今晚走", "suicidal"),
+        ("My sister left a suicide note on the table", "suicidal"),
+        ("孩子把外公的降压药吃了一把", "overdose"),
+        ("怀孕九个月，胎动从昨天到现在几乎没有", "reduced_fetal_movement"),
+    ],
+)
+def test_a_note_a_handful_of_pills_and_hardly_any_movement_are_red_flags(text: str, flag: str) -> None:
+    read = urgency(text)
+    assert read.level == "emergent"
+    assert flag in [evidence.id for evidence in read.evidence]

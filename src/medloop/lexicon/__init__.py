@@ -28,7 +28,7 @@ __all__ = [
     "find_urgent_advice", "folded", "red_flags", "sentence_at", "sentences",
 ]  # fmt: skip
 
-VERSION = "12"
+VERSION = "13"
 
 
 class Mention:
