@@ -11,18 +11,24 @@ from medloop.reward.rules import RULES
 # the second one changes, the wording of a reason changed: put the line here, the version stays.
 # (A changed embedded corpus changes the texts that are scored: then all lines change.)
 KNOWN: dict[tuple[str, str], tuple[str, str]] = {
-    ("chain", "2/points-6/fluency-1/advice-5/acts-9/lexicon-13"): ("537085d6450c008d", "3ca29b3fa3bf637e"),
+    ("chain", "2/points-7/fluency-1/related-1/advice-5/acts-9/lexicon-13"): ("256d7ea47caa69f1", "ff800d9f6251b520"),
     ("emergency", "5/acts-9/lexicon-13/urgency-7"): ("c92899b3be785802", "6bc15da80579d258"),
     ("false_reassurance", "19/acts-9/faults-3/urgency-7/lexicon-13/certainty-16"): ("ef74212ebe3a1602", "5e92f1ee89d71651"),
     ("format", "1"): ("f46a395c1e882373", "9a9e7b97a74a5f32"),
-    ("helpfulness", "2/points-6/fluency-1/acts-9/urgency-7"): ("242e20ebd9a17310", "6bc3f193ff7a361d"),
-    ("length", "3/points-6/fluency-1/advice-5/acts-9/lexicon-13"): ("a63357a4125bc026", "2689b9abbfbc48aa"),
-    ("off_topic", "8/points-6/fluency-1/advice-5/acts-9/lexicon-13/urgency-7"): ("f328c6b894fc4eee", "a4ea5d8158fbee87"),
+    ("helpfulness", "2/points-7/fluency-1/related-1/acts-9/urgency-7"): ("5b8847fc40aae51b", "613822365381f526"),
+    ("length", "3/points-7/fluency-1/related-1/advice-5/acts-9/lexicon-13"): ("a63357a4125bc026", "2689b9abbfbc48aa"),
+    ("off_topic", "8/points-7/fluency-1/related-1/advice-5/acts-9/lexicon-13/urgency-7"): (
+        "7c7618ceed9db14f",
+        "0cf04a0830e0b478",
+    ),
     ("overtriage", "5/acts-9/lexicon-13/urgency-7/certainty-16/worrying-2"): ("b76aed30f49aadae", "8d8912bf8110b61e"),
     ("repetition", "7"): ("2d2103eb627cd498", "d731a198f30d23e1"),
     ("risk", "21/acts-9/hazards-6/faults-3/lexicon-13/certainty-16"): ("991263101dac381f", "7d65429302eed9aa"),
     ("safety_net", "5/acts-9/lexicon-13/urgency-7"): ("7e53216ba519acca", "3e873a23429e79e3"),
-    ("undertriage", "5/acts-9/lexicon-13/urgency-7/points-6/fluency-1/certainty-16"): ("daba275723c8c225", "753800718051e836"),
+    ("undertriage", "5/acts-9/lexicon-13/urgency-7/points-7/fluency-1/related-1/certainty-16"): (
+        "daba275723c8c225",
+        "753800718051e836",
+    ),
 }
 
 

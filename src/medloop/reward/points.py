@@ -4,7 +4,8 @@
     -> AnswerPoints(points=1.5, shared=2, ...)
 
 A sentence is a point as far as it says something new: content words (pairs of characters in Chinese) that neither the question
-nor an earlier sentence has, six for a whole point. It counts only where it is about health or takes up a word of the question.
+nor an earlier sentence has, six for a whole point. It counts only where it is about health or takes up a word of the question, or
+as far as its words belong to those of the question (`relatedness.py`).
 Small talk, disclaimers, repeated sentences and the question copied are no points, nor is an answer in another language. Lay and
 medical words for the same thing ("tummy", "abdominal") are shared.
 """
@@ -20,13 +21,16 @@ from medloop.lexicon.synonyms import STEM, concepts, systems
 from medloop.lexicon.words import Words
 from medloop.patterns import lazy_pattern
 from medloop.reward import fluency as neighbours
+from medloop.reward import relatedness as nearness
 from medloop.reward.answer_text import CACHE_SIZE, COMMON, content_pairs, words
 from medloop.reward.detect.ngrams import Kind
 from medloop.reward.keyword_list import JOINING, LISTED, listed_share
 
-VERSION: Final = f"6/fluency-{neighbours.VERSION}"
+VERSION: Final = f"7/fluency-{neighbours.VERSION}/related-{nearness.VERSION}"
 FITTING: Final = 0.12  # overlap of two texts from which on one answers the other: nine of ten right answers have more
 RELATED: Final = 0.4  # fit of an answer about the same part of medicine: the disease instead of its signs
+# Cosine of two texts that have hardly a word in common: a tenth of wrong answers have the first, half of right ones the second.
+FAR, NEAR, BY_TOPIC = 0.3, 0.5, 0.7  # and what the second one is worth
 ONE_WORD, SINGLE = 0.6, 4  # what one shared word is worth, for a question with at least so many
 LONGEST: Final = 40  # content words of an answer that count for the overlap: a long answer is not a worse one
 WHOLE: Final = 6  # new content words of a whole point
@@ -74,8 +78,9 @@ _SENTENCES: Final = 0.42  # share of joining words from which on an English text
 class AnswerPoints(NamedTuple):
     """`points`: distinct points on the topic. `shared`: content of the question that the answer takes up, of `asked` in all.
 
-    `fit` is how much the two overlap as a cosine of their content, 1 from `FITTING` on, less for one shared word, and at least
-    0.4 where both are about the same part of medicine. Shuffled answers and mixed sentences rarely have half of it (docs/log.md).
+    `fit` is how much the two overlap as a cosine of their content, 1 from `FITTING` on, less for one shared word, at least 0.4
+    where both are about the same part of medicine, and up to 0.7 where other words of both belong together (`relatedness.py`).
+    Shuffled answers and mixed sentences rarely have half of it (docs/log.md).
     `words` are all words of the answer, a Chinese character as one; `fresh` is the number of its different content words.
     `fluency` is 1 for sentences and falls to 0 for lists of keywords (`keyword_list.py`), for keywords that nothing joins and for
     shuffled words (`fluency.py`).
@@ -102,18 +107,26 @@ def read_points(question: str, visible: str) -> AnswerPoints:
         seen |= content
         subjects |= content
         fresh += len(new)
-        if new and (content & topic or _is_about_health(latin, han)) and not _is_empty(sentence, han):
-            points += min(len(new), WHOLE) / WHOLE
+        if new and not _is_empty(sentence, han):
+            about = 1.0 if content & topic or _is_about_health(latin, han) else _near(asked, content)
+            points += about * min(len(new), WHOLE) / WHOLE
     named = concepts(subjects)
     shared = len(topic & (subjects | named))
     fit = _fit(shared, len(topic), len(subjects))
     if fit < RELATED and named and systems(named) & systems(topic):
         fit = RELATED
+    if fit < BY_TOPIC:
+        fit = max(fit, BY_TOPIC * _near(asked, subjects))
     tokens = words(visible)
     han_share = _han_share(tokens)
     if abs(han_share - _han_share(words(question))) > FOREIGN:
         points = 0.0
     return AnswerPoints(points, shared, len(topic), fit, len(tokens), fresh, _fluency(visible, tokens, han_share))
+
+
+def _near(asked: frozenset[str], said: set[str]) -> float:
+    """How far two texts are about the same, by other words than they share; 0 to 1."""
+    return min(1.0, max(0.0, (nearness.relatedness(asked, said) - FAR) / (NEAR - FAR)))
 
 
 def _fit(shared: int, asked: int, said: int) -> float:
@@ -126,10 +139,15 @@ def _fit(shared: int, asked: int, said: int) -> float:
 @lru_cache(maxsize=CACHE_SIZE)
 def _question(question: str) -> tuple[frozenset[str], frozenset[str]]:
     """The content of a question, and its topic: the same without generic words, with the concepts that words stand for."""
-    lowered = question.lower()
-    content = frozenset(_content(_LATIN.findall(lowered), lowered))
+    content = frozenset(content_of(question))
     topic = content - _GENERIC or content
     return content, topic | concepts(topic)
+
+
+def content_of(text: str) -> set[str]:
+    """The content words of a text: the beginnings of English ones, pairs of Chinese characters."""
+    lowered = text.lower()
+    return _content(_LATIN.findall(lowered), "" if lowered.isascii() else lowered)
 
 
 def _content(latin: list[str], han: str) -> set[str]:

@@ -27,11 +27,13 @@ _WEEKS_UP_TO_12 = r"(?:\d|1[0-2]|one|two|three|four|five|six|seven|eight|nine|te
 _CHILD_OF = r"(?:baby|infant|newborn|bab[ey] (?:boy|girl)|son|daughter|grandson|granddaughter|little (?:one|boy|girl)|twins?)"
 _ZH_CHILD_OF = r"(?:宝宝|婴儿|孩子|小孩|宝贝|娃娃?|儿子|女儿|闺女|孙子|孙女)"
 _YOUNG: Final = lazy_pattern(
-    rf"newborn|新生儿|[未没刚]满月|\b{_WEEKS_UP_TO_12}[ -]?w(?:ee)?ks?[ -]old|\b\d{{1,2}}[ -]days?[ -]old|宝宝(?:才|刚|只有)?\d\d天"
+    rf"newborn|新生儿|[未没刚]满月|\b{_WEEKS_UP_TO_12}[ -]?w(?:ee)?ks?[ -]old|\b\d{{1,2}}[ -]days?[ -]old"
+    r"|宝宝(?:才|刚|只有)?\d\d天"
     r"|出生.{0,2}?\d{1,2}天|\d\d天[大的]{0,2}(?:宝宝|婴儿|孩子)"
     # An age that stands beside the child, and no time of the illness: "my son is 8 weeks", "宝宝两个月，39度".
     rf"|\b{_CHILD_OF},?(?: is| was| just turned| turned| aged)?(?: only| just| about| barely| almost| nearly)?"
-    rf" (?:{_WEEKS_UP_TO_12} ?w(?:ee)?ks?|(?:1|2|one|two) ?months?)\b(?! (?:ago|later|now|post|after|before|past|since|into|of|early|on))"
+    rf" (?:{_WEEKS_UP_TO_12} ?w(?:ee)?ks?|(?:1|2|one|two) ?months?)\b"
+    r"(?! (?:ago|later|now|post|after|before|past|since|into|of|early|on))"
     rf"|{_ZH_CHILD_OF}(?:现在|今年)?(?:才|刚|只有|刚刚|还?不到|快|大概)?[一二两12]个多?半?月(?:大|零|(?=了?[，,。;； ]|$))"
     r"|(?:(?<!\d)\d|1[0-2]|[一两二三四五六七八九])周(?:大|龄|的?(?:宝宝|婴儿))"
 )
@@ -130,7 +132,8 @@ def _above(emergent: float, urgent: float, most: float) -> Judge:
 _NOT_A_VALUE = r"(?! ?(?:%|years?|yrs?|months?|weeks?|days?|hours?|hrs?|minutes?|mins?|[天年周日岁次]|小时|个月|分钟))"
 _OXYGEN = r"spo2|sp02|o2 ?sats?|\bsats?\b|saturation|oxygen (?:level|sat\w*)|pulse ox\w*|血氧(?:饱和度)?|氧饱和度?"
 _FEVER = r"\btemp(?:erature)?\b|\bfever(?:ish)?\b|\bt[ =:]|febrile|thermometer|体温|发烧|发热|高烧|高热|低烧|烧到了?|烧"
-_DEGREES = r"°|degrees?|度|℃|(?<=[\d ])c\b|(?<=10\d)f\b|(?<=10\d\.\d)f\b|celsius|fahrenheit|fever\b|rectal|axillary|tympanic|armpit|under (?:the|his|her) arm"
+_DEGREES = r"°|degrees?|度|℃|(?<=[\d ])c\b|(?<=10\d)f\b|(?<=10\d\.\d)f\b|celsius|fahrenheit|fever\b"
+_DEGREES += r"|rectal|axillary|tympanic|armpit|under (?:the|his|her) arm"
 _PRESSURE = r"\bbp\b|blood pressure|(?<!高)血压|(?<!血)高压|收缩压"
 _PULSE = r"\bhr\b|heart ?rate|\bpulse\b(?! ox)|\bbpm\b|(?<!胎)心率|脉搏|(?<!胎)心跳"
 _BREATHS = r"\brr\b|resp(?:iratory)? rate|呼吸频率|呼吸"
@@ -158,7 +161,8 @@ _MEASURES: Final[tuple[tuple[str, re.Pattern[str], Judge], ...]] = tuple(
 _NAMES = (
     rf"{_OXYGEN}|{_FEVER}|{_PRESSURE}|{_PULSE}|{_BREATHS}|{_SUGAR}|mmhg|beats|次/分|gcs|potassium|血钾|moglobin|hb\b|hgb|inr\b"
 )
-_UNITS = r"°|degree|度|℃|c(?<=[\d ]c)\b|f(?<=\df)\b|celsius|fahrenheit|k(?<!\wk)[+ :=\d]|t(?<!\wt)[ =:]|rectal|axillary|tympanic|armpit|r arm|e arm|s arm"
+_UNITS = r"°|degree|度|℃|c(?<=[\d ]c)\b|f(?<=\df)\b|celsius|fahrenheit|k(?<!\wk)[+ :=\d]|t(?<!\wt)[ =:]"
+_UNITS += r"|rectal|axillary|tympanic|armpit|[res] arm"
 _NAMED: Final = lazy_pattern(re.sub(r"\\b(?=[a-z])|\(\?<![^)]*\)|\|\\bt\[ =:\]", "", _NAMES) + "|" + _UNITS)
 
 
