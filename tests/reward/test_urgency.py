@@ -358,3 +358,15 @@ def test_a_note_a_handful_of_pills_and_hardly_any_movement_are_red_flags(text: s
     read = urgency(text)
     assert read.level == "emergent"
     assert flag in [evidence.id for evidence in read.evidence]
+
+
+@pytest.mark.parametrize("text", ["im dying", "help me he is dying", "I think she's dying please"])
+def test_somebody_who_is_dying_is_never_routine(text: str) -> None:
+    assert urgency(text).level != "routine"
+
+
+@pytest.mark.parametrize(
+    "text", ["I'm dying to know how much protein I should eat", "My plants are dying, is tap water bad for me too?"]
+)
+def test_a_figure_of_speech_about_dying_is_no_alarm(text: str) -> None:
+    assert urgency(text).level != "emergent"

@@ -78,7 +78,7 @@ _GRAVE: Final = lazy_pattern(
     r"|self[- ]harm|seizures?|coma|unconscious|ketoacidosis|dka|intensive care|icu|ventilator|ectopic|pre-?eclampsia|eclampsia"
     r"|ruptured?|perforat\w+|internal bleeding|ha?emorrhage|amputat\w+|rabies|tetanus|botulism|carbon monoxide|torsion"
     r"|cauda equina|guillain|heat ?stroke|appendicitis|gunshot|stab(?:bed|bing)|snake ?bite|drown\w*|chok(?:ed|ing)"
-    r"|electrocut\w+)\b"
+    r"|electrocut\w+|(?:i'?m|i am|is|he'?s|she'?s|be) dying(?! (?:to|for|of)\b))\b"
 )
 _ZH_GRAVE: Final = lazy_pattern(
     r"心梗|猝死|脑出血|蛛网膜|肺栓塞|夹层|败血症|脑膜炎|胰腺炎|气胸|休克|中毒|自杀|昏迷|宫外孕|大出血|胃出血|内出血|吐血|呕血|穿孔"
