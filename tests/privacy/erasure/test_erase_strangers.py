@@ -237,3 +237,48 @@ def test_what_is_left_in_the_database_is_named_by_its_column_and_nobody_is_told_
     with open_store(sqlite_settings) as store:
         erase_records(store, ErasureRequest(reason="asked", records=("tr_other",)), actor="test")
         assert erased(store).complete
+
+
+def test_metadata_of_an_application_that_looks_like_ours_is_the_persons(sqlite_settings) -> None:
+    """An application that fills in the same fields wrote the others: they are searched for, and take nothing from the search."""
+    note = "The patient lives in the yellow house beside the old mill and has a parrot that is called Bartholomew."
+    meta = {"finish_reason": "stop", "seconds": 1, "prefix": 0, "guards": "none", "note": f"{note} Call 13800138000."}
+    file = sqlite_settings.home / "exports/notes.jsonl"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f'{{"a": "Call 13800138000"}}\n{{"a": "{note}"}}\n{{"a": "tea"}}\n')
+    with open_store(sqlite_settings) as store:
+        plant(store)
+        sent = gateway_trace(store, "tr_sent", "hello", who=WHO).model_copy(update={"meta": meta})
+        crud.add(store, [sent], actor="test")
+        assert erased(store).complete
+    assert file.read_text() == '{"a": "tea"}\n'
+
+
+def test_what_a_model_gave_to_a_tool_takes_nothing_from_the_search(sqlite_settings) -> None:
+    """A model repeats what somebody wrote, also to a tool that does not exist."""
+    file = sqlite_settings.home / "exports/calls.jsonl"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('{"a": "Call 13800138000"}\n{"a": "tea"}\n')
+    with open_store(sqlite_settings) as store:
+        plant(store)
+        for trace_id, who in (("tr_tool", WHO), ("tr_stranger_with_tool", None)):
+            trace = gateway_trace(store, trace_id, "hello", who=who)
+            tools = [{"tool": "book", "arguments": {"phone": "13800138000"}, "error": "unknown tool", "milliseconds": 0.0}]
+            crud.add(store, [trace.model_copy(update={"meta": {**trace.meta, "tools": tools}})], actor="test")
+        proof = erased(store)
+        assert proof.complete
+        assert {stone["record_id"] for stone in proof.tombstones} == {"tr_own", "tr_tool", "tr_stranger_with_tool"}
+    assert file.read_text() == '{"a": "tea"}\n'
+
+
+def test_a_dose_takes_no_rows_of_datasets_and_no_records_of_others(sqlite_settings) -> None:
+    file = sqlite_settings.home / "data/raw/leaflet.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    rows = '{"question": "How much?", "answer": "Adults: 500-1000 mg, at most 4 g a day."}\n{"question": "L4-L5-S1?", "answer": "Vertebrae."}\n'
+    file.write_text(rows)
+    with open_store(sqlite_settings) as store:
+        plant(store, "I take 500-1000 mg of paracetamol since my back hurts, they say L4-L5-S1.")
+        crud.add(store, [gateway_trace(store, "tr_dose", "Is 500-1000 mg too much?")], actor="test")
+        proof = erased(store)
+        assert proof.complete and {stone["record_id"] for stone in proof.tombstones} == {"tr_own"} and proof.files == ()
+    assert file.read_text() == rows

@@ -26,9 +26,20 @@ WINDOW, STEP = 24, 4  # bytes: two texts that share 27 bytes share a window
 PERSON, MODEL, MOST = 64, 160, 0.8  # bytes that make a copy, by author; or this share of a shorter text
 SHORTEST_NAME = 8  # characters of a session id that is searched for
 _CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9][A-Za-z0-9_@.+\-]{6,}[A-Za-z0-9]")
-_OWN_ID = re.compile(
-    r"[a-z]+_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z]+_[0-9a-f]{32}"
-)  # rule_01a1…: records have lineage
+_OWN_ID = re.compile(  # rule_01a1…: records have lineage. A hospital's patient_01a1… is somebody's.
+    r"(?:case|cbr|cor|crit|dep|dev|eev|er|ereq|exp|fb|flag|inc|pol|pref|rnd|route|rule|sign|step|try|ver|waiv)"
+    r"_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:qi|sub)_[0-9a-f]{32}"
+)
+# 500-1000 mg, metformin-1000mg, 10.5-12.5, L4-L5-S1, BNT162b2: half of all medical texts have some, and they are no person's.
+_NUMBER = r"\d{1,7}(?:\.\d{1,4})?"
+_MEDICAL = re.compile(
+    rf"(?:(?:[A-Za-z]+-?)?{_NUMBER}(?:-{_NUMBER})?[ -]?(?:[mμµuk]?g|mcg|[mdcμµu]?l|iu|ie|units?|[mμµun]?mol|mmhg|[kc]?m|mm|k?cal"
+    r"|bpm|days?|weeks?|months?|years?|hours?|hrs?|h|minutes?|mins?|tablets?|tabs?|capsules?|drops?|times|steps)"
+    rf"|{_NUMBER}-{_NUMBER} ?(?:%|[毫微千公]?[克升米]|单位|国际单位|[片粒支次步天周月年岁])"
+    r"|\d{1,3}\.\d{1,3}-\d{1,3}\.\d{1,3}|(?:[CTLS]\d{1,2}-)+[CTLS]\d{1,2}|BNT162b2|mRNA-1273)(?![A-Za-z0-9@]|[.+_-][A-Za-z0-9])",
+    re.IGNORECASE,
+)
+_DIGITS = re.compile(r"\d(?:[\s\-]?\d){8,}")
 _LOOPBACK = re.compile(r"(?:127(?:\.\d{1,3}){3}|0\.0\.0\.0)")
 _DATE = re.compile(r"(?:19|20)\d\d[-./]?\d\d?[-./]?\d\d?")
 Span = tuple[int, int]
@@ -133,9 +144,10 @@ class Needles:
 
 
 def codes(text: str) -> set[str]:
-    """Phone numbers, ids, network addresses and the like."""
-    candidates = {match[0] for match in _CODE.finditer(text)}
-    candidates |= {re.sub(r"[\s\-]", "", match[0]) for match in re.finditer(r"\d(?:[\s\-]?\d){8,}", text)}
+    """Phone numbers, ids, network addresses and the like. Amounts, lab values and vertebrae are nobody's."""
+    candidates = {match[0] for match in _CODE.finditer(text) if not _MEDICAL.match(text, match.start())}
+    joined = (match for match in _DIGITS.finditer(text) if not _MEDICAL.match(text, match.start()))
+    candidates |= {re.sub(r"[\s\-]", "", match[0]) for match in joined}
     return {code for code in candidates if sum(char.isdigit() for char in code) >= 3 and len(code) >= 8 and not _is_nobodys(code)}
 
 
