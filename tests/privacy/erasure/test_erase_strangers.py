@@ -151,8 +151,8 @@ def test_the_name_of_a_model_in_a_comment_takes_nothing_and_can_be_erased(sqlite
         assert proof.complete and {stone["record_id"] for stone in proof.tombstones} == {"tr_own"}, proof.columns
 
 
-def test_a_code_in_the_audit_log_stays_and_is_named_so_that_the_erasure_ends(sqlite_settings) -> None:
-    with open_store(sqlite_settings) as store:
+def test_a_code_in_the_audit_log_stays_and_is_named_so_that_the_erasure_ends(settings) -> None:
+    with open_store(settings) as store:
         plant(store)
         with store.write() as conn:
             audit.append(conn, AuditEvent(actor="test", action="test.line", subject="call 13800138000"))
@@ -223,18 +223,28 @@ def test_the_settings_are_never_edited_and_the_person_is_told_to_do_it(sqlite_se
     assert "medloop.yaml" in page and "13800138000" not in page
 
 
-def test_what_is_left_in_the_database_is_named_by_its_column_and_nobody_is_told_to_remove_it(sqlite_settings) -> None:
+def test_what_is_left_in_the_database_is_named_by_its_column_and_nobody_is_told_to_remove_it(settings) -> None:
     """Names of sessions are not encrypted, and the record of somebody else has this one."""
-    with open_store(sqlite_settings) as store:
+    with open_store(settings) as store:
         plant(store)
         other = gateway_trace(store, "tr_other", "hello", who="patient 8").model_copy(update={"session_id": "call 13800138000"})
         crud.add(store, [other], actor="test")
-    words = ["--home", str(sqlite_settings.home), "erase", "--subject", WHO, "--reason", "asked"]
+    words = [
+        "--home",
+        str(settings.home),
+        "--set",
+        f"database.url={settings.store_url}",
+        "erase",
+        "--subject",
+        WHO,
+        "--reason",
+        "asked",
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code != 0 and "traces.session_id (tr_other)" in done.output, done.output
     advice = str(done.exception) + done.output
     assert "Remove" not in advice and "Never remove or edit the database" in advice and "13800138000" not in advice
-    with open_store(sqlite_settings) as store:
+    with open_store(settings) as store:
         erase_records(store, ErasureRequest(reason="asked", records=("tr_other",)), actor="test")
         assert erased(store).complete
 
