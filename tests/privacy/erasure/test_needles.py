@@ -73,7 +73,7 @@ def test_what_somebody_else_said_too_is_not_looked_for() -> None:
 
 MEDICAL = (
     "500-1000 mg", "100-200mg daily", "0.5-1.25mg", "metformin-1000mg", "1500-2000 ml", "2000-2500kcal", "1000-2000IU", "10.5-12.5 is",
-    "L4-L5-S1", "C5-C6-C7 hernia", "BNT162b2", "mRNA-1273", "每次500-1000毫克", "1000-2000 units/day", "10000-15000 steps",
+    "L4-L5-S1", "C5-C6-C7 hernia", "BNT162b2", "mRNA-1273", "每次500-1000毫克", "1000-2000 units/day", "10000-15000 steps", "10000000", "12500000 IU",
 )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ _OWN_ID = re.compile(  # rule_01a1…: records have lineage. A hospital's patien
     r"_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:qi|sub)_[0-9a-f]{32}"
 )
 # 500-1000 mg, metformin-1000mg, 10.5-12.5, L4-L5-S1, BNT162b2: half of all medical texts have some, and they are no person's.
-_NUMBER = r"\d{1,7}(?:\.\d{1,4})?"
+_NUMBER = r"\d{1,8}(?:\.\d{1,4})?"
 _MEDICAL = re.compile(
     rf"(?:(?:[A-Za-z]+-?)?{_NUMBER}(?:-{_NUMBER})?[ -]?(?:[mμµuk]?g|mcg|[mdcμµu]?l|iu|ie|units?|[mμµun]?mol|mmhg|[kc]?m|mm|k?cal"
     r"|bpm|days?|weeks?|months?|years?|hours?|hrs?|h|minutes?|mins?|tablets?|tabs?|capsules?|drops?|times|steps)"
@@ -152,8 +152,9 @@ def codes(text: str) -> set[str]:
 
 
 def _is_nobodys(code: str) -> bool:
-    """A date, an id that medloop gave, or the computer's own address: many records and files have it."""
-    return bool(_DATE.match(code) or _OWN_ID.fullmatch(code) or _LOOPBACK.fullmatch(code))
+    """A round number, a date, an id that medloop gave, or the computer's own address: many records and files have it."""
+    is_round = len(set(code)) < 3  # 10000000 is in 0.10000000149, as computers write a tenth
+    return bool(is_round or _DATE.match(code) or _OWN_ID.fullmatch(code) or _LOOPBACK.fullmatch(code))
 
 
 def _forms(erased: ErasedText, origin: int) -> Iterable[_Form]:
