@@ -73,7 +73,8 @@ def test_what_somebody_else_said_too_is_not_looked_for() -> None:
 
 MEDICAL = (
     "500-1000 mg", "100-200mg daily", "0.5-1.25mg", "metformin-1000mg", "1500-2000 ml", "2000-2500kcal", "1000-2000IU", "10.5-12.5 is",
-    "L4-L5-S1", "C5-C6-C7 hernia", "BNT162b2", "mRNA-1273", "每次500-1000毫克", "1000-2000 units/day", "10000-15000 steps", "10000000", "12500000 IU",
+    "L4-L5-S1", "C5-C6-C7 hernia", "BNT162b2", "mRNA-1273", "每次500-1000毫克", "1000-2000 units/day", "10000-15000 steps", "10000000", "12500000 IU", "1.0E+007", "2.3550e07 copies", "5000-10000", "NCT00004992", "1-800-273-8255", "call 800-273-8255", "18002738255",
+    "+1-888-346-3656", "1 888 346 3656", "400-161-9995", "08001111111",
 )  # fmt: skip
 
 
@@ -93,7 +94,10 @@ def test_doses_lab_values_and_vertebrae_are_no_codes_of_a_person(text: str) -> N
         "maria1987",
         "S1-0815-L4",
         "L4-0815",
-        "1000-2000",
+        "1234-5678",
+        "8442345678",
+        "4001619995",
+        "12345678E12",
         "500-1000mg@clinic.example",
     ],
 )
