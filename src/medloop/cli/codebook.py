@@ -111,17 +111,16 @@ def list_(
         count_votes(store, actor=actor())
         entries = codebook.entries(store)
         rows = [entry for entry in entries if state in (None, entry.state)]
-        counts, current = codebook_votes.counts(store), codebook.live(store)
-        has_new = work.has_new_corrections(store)
+        counts, current, has_new = codebook_votes.counts(store), codebook.live(store), work.has_new_corrections(store)
     if json_:
         ui.say_json({"version": current.version, "sha256": current.sha256,
                      "entries": [as_json(entry, counts.get(entry.entry_id)) for entry in rows]})  # fmt: skip
         return
-    if not rows:
+    if rows:
+        table(rows, counts)
+        ui.say(f"Version {current.version}, {current.sha256[7:19]}: {len(current.entries)} entries are live.")
+    else:
         say_empty(has_new, others=len(entries), state=state)
-        return
-    table(rows, counts)
-    ui.say(f"Version {current.version}, {current.sha256[7:19]}: {len(current.entries)} entries are live.")
 
 
 @codebook_app.command("show")
