@@ -31,9 +31,10 @@ _OWN_ID = re.compile(  # rule_01a1…: records have lineage. A hospital's patien
     r"_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:qi|sub)_[0-9a-f]{32}"
 )
 # 500-1000 mg, metformin-1000mg, 10.5-12.5, 1.0E+07, L4-L5-S1, BNT162b2: medical texts share them, and they are no person's.
-_NUMBER = r"\d{1,8}(?:\.\d{1,4})?"
+_NUMBER = r"\d{1,6}(?:\.\d{1,4})?"  # longer ones with a letter are identity numbers
 _MEDICAL = re.compile(
-    rf"(?:(?:[A-Za-z]+-?)?{_NUMBER}(?:-{_NUMBER})?[ -]?(?:[mμµuk]?g|mcg|[mdcμµu]?l|iu|ie|units?|[mμµun]?mol|mmhg|[kc]?m|mm|k?cal"
+    rf"(?:[A-Za-z]+-?{_NUMBER}(?:m[gl]|mcg|iu)|\d{{7,9}} ?(?:iu|units?)"
+    rf"|{_NUMBER}(?:-{_NUMBER})?[ -]?(?:[mμµuk]?g|mcg|[mdcμµu]?l|iu|ie|units?|[mμµun]?mol|mmhg|[kc]?m|mm|k?cal"
     r"|bpm|days?|weeks?|months?|years?|hours?|hrs?|h|minutes?|mins?|tablets?|tabs?|capsules?|drops?|times|steps)"
     rf"|{_NUMBER}-{_NUMBER} ?(?:%|[毫微千公]?[克升米]|单位|国际单位|[片粒支次步天周月年岁])"
     r"|\d{1,3}\.\d{1,3}-\d{1,3}\.\d{1,3}|\d+\.\d+E[+-]?\d{1,3}"
