@@ -71,7 +71,7 @@ def train(settings: Settings, config: RewardModelConfig) -> dict[str, Any]:
     return {
         "base": config.model,
         "train_pairs": len(plan.train.items),
-        "left_out": {"train": plan.train.left_out(), "test": plan.test.left_out()},
+        "left_out": {name: pairs.left_out(config.max_length) for name, pairs in (("train", plan.train), ("test", plan.test))},
         "contradictions": plan.contradictions,
         "steps": plan.steps,
         "learning_rate": card.metrics.get("learning_rate"),

@@ -145,6 +145,21 @@ def test_a_disabled_admin_does_not_come_back_by_a_start(run, settings, monkeypat
         assert users.get_user(store, "admin").disabled
 
 
+def test_of_two_starts_at_once_one_creates_the_admin_and_both_serve(run, settings, monkeypatch):
+    """Seen: the other one ended with "There is already a user 'admin'"."""
+    add = users.add_user
+
+    def late(store, *args, **kwargs):
+        monkeypatch.setattr(users, "add_user", add)
+        add(store, *args, **kwargs)
+        return add(store, *args, **kwargs)
+
+    monkeypatch.setattr(users, "add_user", late)
+    assert "password" not in _served(run, monkeypatch)
+    with open_store(settings) as store:
+        assert [user.name for user in users.list_users(store)] == ["admin"]
+
+
 OWN = "violet tractor lantern moss"
 
 
@@ -203,6 +218,7 @@ WRONG_SERVERS = [
     ("fallback", "127.0.0.1:8001", "'127.0.0.1:8001' is not a URL of a model server"),
     ("backends", "http://8.8.8.8:80", "8.8.8.8 is not in a private network"),
     ("backends", "http://li:secret@[x]:80", "not a URL of a model server"),
+    ("backends", "http://127.0.0.1:8001/v1?api_key=secret", "'http://127.0.0.1:8001/v1' is not a URL of a model server"),
     ("prompt_file", "nowhere.txt", "nowhere.txt"),
 ]
 

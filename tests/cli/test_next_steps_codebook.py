@@ -57,3 +57,5 @@ def test_without_new_corrections_the_list_does_not_send_people_round_in_a_circle
     clinic(f"codebook approve {entry} --refuse --user dr.wu")
     for output in (clinic("codebook propose"), clinic("codebook list --state active")):
         assert "Nobody has corrected an answer since the last look" in output and "Next:" not in output
+    assert "No entry is active; entries in other states: 1." in output and "no entries yet" not in output
+    clinic("codebook list --state activ", ok=False)

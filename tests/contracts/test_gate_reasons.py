@@ -1,5 +1,6 @@
 """The sentences of the gate: both languages have the same slots, all are used, and none is put together elsewhere."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -31,6 +32,23 @@ def test_every_sentence_is_used_and_no_check_of_the_gate_has_another() -> None:
     }  # their names are put together
     assert {key for key in reason_texts() if f'"{key}"' not in code} == made
     assert "GateCheck(name=" not in code, "every reason has its key"
+
+
+def test_every_place_that_makes_a_reason_fills_its_slots() -> None:
+    """Seen: one of two places did not fill a new slot, and a rollback would have ended with a traceback."""
+    checked = 0
+    for path in SOURCE.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("reason", "reason_part")):
+                continue
+            names = {word.arg for word in call.keywords}
+            if None in names or not (
+                call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value in reason_texts()
+            ):
+                continue
+            checked += 1
+            assert names == {*SLOT.findall(reason_texts()[call.args[0].value][0])}, f"{path.name}, line {call.lineno}"
+    assert checked > 50
 
 
 def test_a_reason_is_said_in_both_languages_and_values_are_never_filled_again() -> None:

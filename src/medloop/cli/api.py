@@ -15,7 +15,7 @@ from medloop.api.limits import RequestLimits
 from medloop.cli import ui
 from medloop.cli.users import keys_app
 from medloop.contracts import ModelRef
-from medloop.errors import ConfigError, MissingExtraError
+from medloop.errors import ConfigError, InputError, MissingExtraError
 from medloop.loop.assistant import check_assistant
 from medloop.loop.model_servers import with_own
 from medloop.models import require_packages
@@ -150,7 +150,10 @@ def _first_admin(settings: Settings) -> None:
             ui.next_step("users add NAME --role admin", "No admin is active. Add one:")
             return
         password = passwords.generate_password()
-        users.add_user(store, "admin", "admin", password=password, actor=actor(), temporary=True)
+        try:
+            users.add_user(store, "admin", "admin", password=password, actor=actor(), temporary=True)
+        except InputError:  # another start has just created it, and has printed its password
+            return
     ui.say(f"Log in on the page below as 'admin' with the password: {password}")
     ui.say("It is shown only once, and you choose your own when you log in.")
     ui.next_step("users add NAME --role ROLE", "Add users:")

@@ -10,7 +10,7 @@ from medloop.cli import ui
 from medloop.cli.codebook_print import as_json, say_empty, say_proposals, say_trial, say_version, table
 from medloop.cli.login import logged_in
 from medloop.codebook.lay_words import MARK, topics_of
-from medloop.contracts.rule import EVERY_SITE, FORBIDDEN_ACTS
+from medloop.contracts.rule import EVERY_SITE, FORBIDDEN_ACTS, EntryState
 from medloop.errors import ConfigError, ResultError
 from medloop.loop import codebook as work
 from medloop.loop.codebook_effects import count_votes
@@ -100,7 +100,7 @@ def propose(
 
 @codebook_app.command("list")
 def list_(
-    state: Annotated[str | None, typer.Option(help="Only proposed, active, retired or refused ones.")] = None,
+    state: Annotated[EntryState | None, typer.Option(help="Only proposed, active, retired or refused ones.")] = None,
     json_: ui.AsJson = False,
 ) -> None:
     """List the entries with their counters, newest first.
@@ -109,18 +109,18 @@ def list_(
     """
     with open_store(ui.settings()) as store:
         count_votes(store, actor=actor())
-        rows = [entry for entry in codebook.entries(store) if state in (None, entry.state)]
-        counts, current = codebook_votes.counts(store), codebook.live(store)
-        has_new = work.has_new_corrections(store)
+        entries = codebook.entries(store)
+        rows = [entry for entry in entries if state in (None, entry.state)]
+        counts, current, has_new = codebook_votes.counts(store), codebook.live(store), work.has_new_corrections(store)
     if json_:
         ui.say_json({"version": current.version, "sha256": current.sha256,
                      "entries": [as_json(entry, counts.get(entry.entry_id)) for entry in rows]})  # fmt: skip
         return
-    if not rows:
-        say_empty(has_new)
-        return
-    table(rows, counts)
-    ui.say(f"Version {current.version}, {current.sha256[7:19]}: {len(current.entries)} entries are live.")
+    if rows:
+        table(rows, counts)
+        ui.say(f"Version {current.version}, {current.sha256[7:19]}: {len(current.entries)} entries are live.")
+    else:
+        say_empty(has_new, others=len(entries), state=state)
 
 
 @codebook_app.command("show")

@@ -23,9 +23,12 @@ def say_proposals(proposals: Proposals, json_: bool) -> None:
         ui.next_step(f"codebook show {proposals.entries[0].entry_id}")
 
 
-def say_empty(has_new: bool) -> None:
+def say_empty(has_new: bool, *, others: int, state: str | None) -> None:
     """A list without entries: 'codebook propose' comes next only where it has corrections to look at."""
-    ui.say("The codebook has no entries yet. Corrections on the pages become proposals.")
+    if others:
+        ui.say(f"No entry is {state}; entries in other states: {others:,}.")
+    else:
+        ui.say("The codebook has no entries yet. Corrections on the pages become proposals.")
     if has_new:
         ui.next_step("codebook propose")
     else:

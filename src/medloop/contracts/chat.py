@@ -85,8 +85,10 @@ class Trace(Contract):
 
 
 GATEWAY_META = frozenset({"finish_reason", "seconds", "prefix", "guards"})  # in `meta` of every trace of medloop's own gateway
+GATEWAY_OPTIONAL = frozenset({"error", "fallback", "arm", "site", "backend", "rules", "passages", "tools"})
 
 
 def is_from_gateway(meta: Mapping[str, Any]) -> bool:
-    """Whether medloop wrote this metadata itself, so that nothing in it comes from a person or from another program."""
-    return meta.keys() >= GATEWAY_META
+    """Whether medloop wrote this metadata itself. An application may have fields of these names, but it can send no list, and
+    has fields of its own as a rule."""
+    return GATEWAY_META <= meta.keys() <= GATEWAY_META | GATEWAY_OPTIONAL and isinstance(meta["guards"], list)

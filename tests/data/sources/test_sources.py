@@ -136,6 +136,9 @@ UNSURE = [
     ('q1,"Patient said:\n"hello" and left,\nthen pain",a1\n', 2),
     ('q1,"open\nand more text\nq2,a2\n', 2),
     ('q1,"a "b\n",a1\n', 2),
+    ('q1,"The "big" one\nand so,"he said"\nlast"\nq3,a3\n', 2),  # line 3 would be a row of its own
+    ('q1,"pain\n"x", fever "ow" "\nq3,a3\n', 2),
+    ('"q1 "x"","a dose\nyes,\n"x"pain"\nq2,a2\n', 2),
 ]
 
 

@@ -151,8 +151,8 @@ def test_the_name_of_a_model_in_a_comment_takes_nothing_and_can_be_erased(sqlite
         assert proof.complete and {stone["record_id"] for stone in proof.tombstones} == {"tr_own"}, proof.columns
 
 
-def test_a_code_in_the_audit_log_stays_and_is_named_so_that_the_erasure_ends(sqlite_settings) -> None:
-    with open_store(sqlite_settings) as store:
+def test_a_code_in_the_audit_log_stays_and_is_named_so_that_the_erasure_ends(settings) -> None:
+    with open_store(settings) as store:
         plant(store)
         with store.write() as conn:
             audit.append(conn, AuditEvent(actor="test", action="test.line", subject="call 13800138000"))
@@ -223,17 +223,72 @@ def test_the_settings_are_never_edited_and_the_person_is_told_to_do_it(sqlite_se
     assert "medloop.yaml" in page and "13800138000" not in page
 
 
-def test_what_is_left_in_the_database_is_named_by_its_column_and_nobody_is_told_to_remove_it(sqlite_settings) -> None:
+def test_what_is_left_in_the_database_is_named_by_its_column_and_nobody_is_told_to_remove_it(settings) -> None:
     """Names of sessions are not encrypted, and the record of somebody else has this one."""
-    with open_store(sqlite_settings) as store:
+    with open_store(settings) as store:
         plant(store)
         other = gateway_trace(store, "tr_other", "hello", who="patient 8").model_copy(update={"session_id": "call 13800138000"})
         crud.add(store, [other], actor="test")
-    words = ["--home", str(sqlite_settings.home), "erase", "--subject", WHO, "--reason", "asked"]
+    words = [
+        "--home",
+        str(settings.home),
+        "--set",
+        f"database.url={settings.store_url}",
+        "erase",
+        "--subject",
+        WHO,
+        "--reason",
+        "asked",
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code != 0 and "traces.session_id (tr_other)" in done.output, done.output
     advice = str(done.exception) + done.output
     assert "Remove" not in advice and "Never remove or edit the database" in advice and "13800138000" not in advice
-    with open_store(sqlite_settings) as store:
+    with open_store(settings) as store:
         erase_records(store, ErasureRequest(reason="asked", records=("tr_other",)), actor="test")
         assert erased(store).complete
+
+
+def test_metadata_of_an_application_that_looks_like_ours_is_the_persons(sqlite_settings) -> None:
+    """An application that fills in the same fields wrote the others: they are searched for, and take nothing from the search."""
+    note = "The patient lives in the yellow house beside the old mill and has a parrot that is called Bartholomew."
+    meta = {"finish_reason": "stop", "seconds": 1, "prefix": 0, "guards": "none", "note": f"{note} Call 13800138000."}
+    file = sqlite_settings.home / "exports/notes.jsonl"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f'{{"a": "Call 13800138000"}}\n{{"a": "{note}"}}\n{{"a": "tea"}}\n')
+    with open_store(sqlite_settings) as store:
+        plant(store)
+        sent = gateway_trace(store, "tr_sent", "hello", who=WHO).model_copy(update={"meta": meta})
+        crud.add(store, [sent], actor="test")
+        assert erased(store).complete
+    assert file.read_text() == '{"a": "tea"}\n'
+
+
+def test_what_a_model_gave_to_a_tool_takes_nothing_from_the_search(sqlite_settings) -> None:
+    """A model repeats what somebody wrote, also to a tool that does not exist."""
+    file = sqlite_settings.home / "exports/calls.jsonl"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('{"a": "Call 13800138000"}\n{"a": "tea"}\n')
+    with open_store(sqlite_settings) as store:
+        plant(store)
+        for trace_id, who in (("tr_tool", WHO), ("tr_stranger_with_tool", None)):
+            trace = gateway_trace(store, trace_id, "hello", who=who)
+            tools = [{"tool": "book", "arguments": {"phone": "13800138000"}, "error": "unknown tool", "milliseconds": 0.0}]
+            crud.add(store, [trace.model_copy(update={"meta": {**trace.meta, "tools": tools}})], actor="test")
+        proof = erased(store)
+        assert proof.complete
+        assert {stone["record_id"] for stone in proof.tombstones} == {"tr_own", "tr_tool", "tr_stranger_with_tool"}
+    assert file.read_text() == '{"a": "tea"}\n'
+
+
+def test_a_dose_takes_no_rows_of_datasets_and_no_records_of_others(sqlite_settings) -> None:
+    file = sqlite_settings.home / "data/raw/leaflet.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    rows = '{"question": "How much?", "answer": "Adults: 500-1000 mg, at most 4 g a day."}\n{"question": "L4-L5-S1?", "answer": "Vertebrae."}\n'
+    file.write_text(rows)
+    with open_store(sqlite_settings) as store:
+        plant(store, "I take 500-1000 mg of paracetamol since my back hurts, they say L4-L5-S1.")
+        crud.add(store, [gateway_trace(store, "tr_dose", "Is 500-1000 mg too much?")], actor="test")
+        proof = erased(store)
+        assert proof.complete and {stone["record_id"] for stone in proof.tombstones} == {"tr_own"} and proof.files == ()
+    assert file.read_text() == rows

@@ -12,7 +12,7 @@ from medloop.contracts import GateCheck, GateResult, Incident, sha256_id, utc_no
 from medloop.errors import InputError, IntegrityError
 from medloop.store import row_macs
 from medloop.store.db import open_store
-from medloop.store.records import codebook, crud, gates, lineage, users
+from medloop.store.records import codebook, crud, gates, lineage, registry, users
 
 ARTIFACT = sha256_id("adapter")
 
@@ -186,6 +186,11 @@ def test_a_verdict_or_a_refusal_that_was_edited_past_medloop_promotes_nothing(st
         gates.promotion_refusal(store, ARTIFACT)
     with store.read() as conn:
         assert row_macs.check_rows(store, conn).wrong == 1
+
+
+def test_bytes_that_served_before_and_have_no_verdict_are_refused_in_a_sentence(store):
+    """A rollback asks this for every earlier version, when something is wrong and somebody is in a hurry."""
+    assert "has not examined a model with these bytes" in registry.reuse_refusal(store, ARTIFACT)
 
 
 KILLED = """

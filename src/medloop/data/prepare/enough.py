@@ -20,7 +20,8 @@ def too_small(card: DatasetCard, chosen: PrepareConfig, policy: GateConfig) -> I
         return
     counts = " and ".join(f"{split} has {rows:,}" for split, rows in small.items())
     yield f"Too few rows for the gate: {counts}. It needs at least {needed} scored cases of each, or no model can pass."
-    rows = sum(entry.rows for entry in card.files.values())
+    copies = sum(counts.get("contaminated", 0) for counts in card.drops.values())  # left train after the splits were drawn
+    rows = sum(entry.rows for entry in card.files.values()) + copies
     if rows < SHARE * needed:
         yield (
             f"Import more data: gold and red get at most a tenth of the rows each, so the gate needs about {SHARE * needed:,} "

@@ -17,6 +17,7 @@ MAX_FIELD = 4 * 2**20  # characters; a quote that is never closed would swallow 
 BROKEN = "a quoted field is not closed or not followed by a separator"
 BEGINS = "a quoted field begins here and is not closed or not followed by a separator"
 UNSURE = "--on-error skip cannot help, because it is not certain where the next row begins"
+ENOUGH_ROWS = 20  # with whole fields in quotes; a text that was broken goes on no longer
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _MEND = 'Write quotes inside a field twice ("")'
 
@@ -129,20 +130,27 @@ def _broken_field(taken: Sequence[_Taken], delimiter: str) -> _Taken:
 def _record_begins(lines: _Lines, delimiter: str, width: int) -> bool:
     """Whether the line after a broken one begins a row, and is not a piece of the field that was broken.
 
-    A piece would end at a quote that closes: the next quote has to be one that opens, and the next line has to fit the header.
+    A piece would end at a quote that closes: the next quote that belongs to no whole field has to be one that opens, and the
+    next line has to fit the header.
     """
-    is_next = True
+    is_next, rows_with_quotes = True, 0
+    whole = re.compile(rf"(?:^|(?<={delimiter})){_QUOTED.pattern}(?={delimiter}|$)")
     for line in lines.ahead():
         text = (line.text or "").rstrip("\r\n")
-        if '"' in text:
-            before, after = text[: text.index('"')], text[text.index('"') + 1 :]
+        rest = whole.sub("", text) if '"' in text else text
+        if '"' in rest:
+            before, after = rest[: rest.index('"')], rest[rest.index('"') + 1 :]
             opens = not before or before.endswith(delimiter)
             closes = not after or after.startswith(delimiter)
-            return opens and not closes
+            is_open = '"' not in after.replace('""', "")
+            return opens and not closes and (is_open or text.count(delimiter) >= width - 1)
         if text and is_next:
             is_next = False
-            if text.count(delimiter) != width - 1:
+            if rest.count(delimiter) != width - 1:
                 return False
+        rows_with_quotes += rest != text
+        if rows_with_quotes == ENOUGH_ROWS:
+            break
     return True
 
 

@@ -76,7 +76,7 @@ def look_into_database(store: Store, needles: Needles, search: FileSearch) -> No
     names = {
         path.relative_to(store.settings.home).as_posix() for path in own_files(store) if path.is_relative_to(store.settings.home)
     }
-    if not names & set(search.hits):
+    if store.is_sqlite and not names & set(search.hits):
         return
     places = columns_with(store, lambda text: needles.hit(text.encode(errors="replace")))
     search.columns = [place for place in places if not place.startswith(APPEND_ONLY)]
@@ -84,6 +84,8 @@ def look_into_database(store: Store, needles: Needles, search: FileSearch) -> No
         search.by_hand.append(f"{place}: the audit log holds a code of the person; it is never changed")
     if places and not search.columns:
         search.hits = [name for name in search.hits if name not in names]
+    if search.columns and not store.is_sqlite:
+        search.hits.append("the database")
 
 
 def settings_file(store: Store) -> Path:

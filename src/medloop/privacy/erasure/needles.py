@@ -26,10 +26,29 @@ WINDOW, STEP = 24, 4  # bytes: two texts that share 27 bytes share a window
 PERSON, MODEL, MOST = 64, 160, 0.8  # bytes that make a copy, by author; or this share of a shorter text
 SHORTEST_NAME = 8  # characters of a session id that is searched for
 _CODE = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9][A-Za-z0-9_@.+\-]{6,}[A-Za-z0-9]")
-_OWN_ID = re.compile(
-    r"[a-z]+_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z]+_[0-9a-f]{32}"
-)  # rule_01a1…: records have lineage
+_OWN_ID = re.compile(  # rule_01a1…: records have lineage. A hospital's patient_01a1… is somebody's.
+    r"(?:case|cbr|cor|crit|dep|dev|eev|er|ereq|exp|fb|flag|inc|pol|pref|rnd|route|rule|sign|step|try|ver|waiv)"
+    r"_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?:qi|sub)_[0-9a-f]{32}"
+)
+# 500-1000 mg, metformin-1000mg, 10.5-12.5, 1.0E+07, L4-L5-S1, BNT162b2: medical texts share them, and they are no person's.
+_NUMBER = r"\d{1,6}(?:\.\d{1,4})?"  # longer ones with a letter are identity numbers
+_MEDICAL = re.compile(
+    rf"(?:[A-Za-z]+-?{_NUMBER}(?:m[gl]|mcg|iu)|\d{{7,9}} ?(?:iu|units?)"
+    rf"|{_NUMBER}(?:-{_NUMBER})?[ -]?(?:[mμµuk]?g|mcg|[mdcμµu]?l|iu|ie|units?|[mμµun]?mol|mmhg|[kc]?m|mm|k?cal"
+    r"|bpm|days?|weeks?|months?|years?|hours?|hrs?|h|minutes?|mins?|tablets?|tabs?|capsules?|drops?|times|steps)"
+    rf"|{_NUMBER}-{_NUMBER} ?(?:%|[毫微千公]?[克升米]|单位|国际单位|[片粒支次步天周月年岁])"
+    r"|\d{1,3}\.\d{1,3}-\d{1,3}\.\d{1,3}|\d+\.\d+E[+-]?\d{1,3}"
+    r"|\d{1,4}00-+\d{1,5}00|(?:[CTLS]\d{1,2}-)+[CTLS]\d{1,2}|BNT162b2|mRNA-1273|NCT\d{8})(?![A-Za-z0-9@]|[.+_-][A-Za-z0-9])",
+    re.IGNORECASE,
+)
+_DIGITS = re.compile(r"\d(?:[\s\-]?\d){8,}")
 _LOOPBACK = re.compile(r"(?:127(?:\.\d{1,3}){3}|0\.0\.0\.0)")
+# 1-800-273-8255 and 400-161-9995: nobody has one at home, and answers name them to everybody in a crisis. Ten digits without a
+# hyphen may be the number of a patient.
+_HOTLINE = re.compile(
+    r"\+?1[-.]?8(?:00|33|44|55|66|77|88)(?:[-.]?\d){7}|8(?:00|33|44|55|66|77|88)(?:[-.]\d{3,4}){2}|400(?:[-.]\d{3,4}){2}"
+    r"|0800(?:[-.]?\d){5,7}"
+)
 _DATE = re.compile(r"(?:19|20)\d\d[-./]?\d\d?[-./]?\d\d?")
 Span = tuple[int, int]
 
@@ -133,15 +152,18 @@ class Needles:
 
 
 def codes(text: str) -> set[str]:
-    """Phone numbers, ids, network addresses and the like."""
-    candidates = {match[0] for match in _CODE.finditer(text)}
-    candidates |= {re.sub(r"[\s\-]", "", match[0]) for match in re.finditer(r"\d(?:[\s\-]?\d){8,}", text)}
+    """Phone numbers, ids, network addresses and the like. Amounts, lab values and vertebrae are nobody's."""
+    candidates = {match[0] for match in _CODE.finditer(text) if not _MEDICAL.match(text, match.start())}
+    for match in _DIGITS.finditer(text):
+        if not _MEDICAL.match(text, match.start()) and not _HOTLINE.fullmatch(re.sub(r"\s", "-", match[0])):
+            candidates.add(re.sub(r"[\s\-]", "", match[0]))
     return {code for code in candidates if sum(char.isdigit() for char in code) >= 3 and len(code) >= 8 and not _is_nobodys(code)}
 
 
 def _is_nobodys(code: str) -> bool:
-    """A date, an id that medloop gave, or the computer's own address: many records and files have it."""
-    return bool(_DATE.match(code) or _OWN_ID.fullmatch(code) or _LOOPBACK.fullmatch(code))
+    """A round number, a date, an id that medloop gave, the computer's own address, a free number: many records have it."""
+    is_round = len(set(code)) < 3  # 10000000 is in 0.10000000149, as computers write a tenth
+    return is_round or bool(_DATE.match(code) or any(own.fullmatch(code) for own in (_OWN_ID, _LOOPBACK, _HOTLINE)))
 
 
 def _forms(erased: ErasedText, origin: int) -> Iterable[_Form]:

@@ -46,7 +46,8 @@ def check_url(url: str, networks: Iterable[Network]) -> str:
     if has_password:
         raise ConfigError("gateway.backends: a URL contains a user name or password", "Set gateway.key instead")
     if not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
-        shown = f"'{url[:100]}' is " if "@" not in url else ""  # it may have a password before the @
+        plain = re.split("[?#]", url)[0][:100]  # what follows may be a key
+        shown = f"'{plain}' is " if "@" not in url else ""  # it may have a password before the @
         raise ConfigError(f"gateway.backends: {shown}not a URL of a model server", "Example: http://127.0.0.1:8001#med-assistant")
     try:
         address = ip_address(host)

@@ -31,6 +31,7 @@ from medloop.store.genuine_rows import genuine_rows
 from medloop.store.records import lineage
 from medloop.store.records.champion import promotion_gates
 from medloop.store.records.gates import gates_of, latest_gate, reason_parts, refusal_parts, with_waivers
+from medloop.store.records.model_spec import spec_of
 from medloop.store.tables import gate_sign_offs, registry_aliases, registry_versions
 
 TAINTED = "tainted"
@@ -203,7 +204,7 @@ def _verdict_refusal(store: Store, artifact: str) -> list[ReasonPart] | None:
     """Why a verdict on these bytes, or a clinician, speaks against using them again; open incidents do not."""
     result = latest_gate(store, artifact)
     if result is None:
-        return [reason_part("refused_unexamined", artifact=artifact[:19])]
+        return [reason_part("refused_unexamined", artifact=artifact[:19], model=spec_of(store, artifact))]
     for verdict, relative in _verdicts_on(store, result):
         for check in with_waivers(store, verdict).checks:
             counts = check.name != INCIDENTS and (relative or check.name.split("/")[0] not in RELATIVE)

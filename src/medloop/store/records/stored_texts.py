@@ -17,7 +17,8 @@ from medloop.contracts.chat import is_from_gateway
 from medloop.store import tables
 from medloop.store.tables import natural_id
 
-# person: typed by somebody. application: sent along by another program, such as notes. passage: found by medloop in a document.
+# person: typed by somebody. application: sent along by another program, such as notes. passage: found by medloop in a document or
+# given to a tool; searched in, not for.
 # system: names, versions and numbers that medloop put there.
 Author = Literal["person", "model", "application", "passage", "system"]
 
@@ -57,7 +58,11 @@ def texts_in(name: str, row: Row[Any], plain: Mapping[str, bytes]) -> Iterator[S
         author: Author = "model" if column in MODEL_COLUMNS else "person"
         if (name, column) in SENT_ALONG:
             author = ("passage" if column == "contexts" else "system") if from_gateway else "application"
-        for value, by in strings(json.loads(data), author, FIELDS.get((name, column))):
+        content = json.loads(data)
+        if from_gateway and column == "meta":  # a model wrote the arguments of its tools, perhaps with words of the person
+            calls = strings(content.pop("tools", []), "passage")
+            yield from (StoredText(name, record_id, subject, value, by) for value, by in calls)
+        for value, by in strings(content, author, FIELDS.get((name, column))):
             yield StoredText(name, record_id, subject, value, by)
 
 
