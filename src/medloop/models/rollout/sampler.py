@@ -11,10 +11,8 @@ There are three backends for the next token: the fast decoder (decode.py), where
 decoder on CUDA as one captured graph; and, with a warning, the library's own forward pass for any other architecture.
 """
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
 
@@ -27,34 +25,15 @@ from medloop.models.rollout.agreement import check_agreement
 from medloop.models.rollout.build import build_fast_decoder
 from medloop.models.rollout.cuda_graph import CudaGraphs
 from medloop.models.rollout.decode import FastDecoder, UnsupportedModelError, position_ids, sample_tokens
+from medloop.models.rollout.rollouts import Rollout, RolloutRequest, requests_for, uniforms
 from medloop.models.runtime import compute_in_batches
 from medloop.models.template import end_ids
 
 OnRows = Callable[[int, int], None]  # rows done, rows in all
-OnRollouts = Callable[[Mapping[int, "Rollout"]], None]
+OnRollouts = Callable[[Mapping[int, Rollout]], None]
 COMPACT = 0.9  # rows leave the batch when at most this share continues
 PULSE_S = 1.0  # between two reports from within a batch
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """One answer as tokens; `ended` says that its last token is a stop token, else it was truncated at the limit."""
-
-    prompt: tuple[int, ...]
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    ended: bool
-    stream: str
-
-
-@dataclass(frozen=True)
-class RolloutRequest:
-    """A prompt to answer; `index` is its place in the list of answers."""
-
-    index: int
-    prompt: Sequence[int]
-    stream: str
 
 
 class RolloutSampler(Protocol):
@@ -71,11 +50,6 @@ class RolloutSampler(Protocol):
         self, prompts: Sequence[Sequence[int]], streams: Sequence[str], *, max_new_tokens: int, temperature: float = 1.0,
         batch_size: int = 64, progress: OnRows | None = None,
     ) -> list[Rollout]: ...  # fmt: skip
-
-
-def requests_for(prompts: Sequence[Sequence[int]], streams: Sequence[str]) -> list[RolloutRequest]:
-    """One request per prompt, with its own stream."""
-    return [RolloutRequest(index, *row) for index, row in enumerate(zip(prompts, streams, strict=True))]
 
 
 class Sampler:
@@ -213,10 +187,7 @@ class Sampler:
             if decoder is None
             else FastDecodeStep(decoder, input_ids, attention_mask)
         )
-        logits = decoding.first()
-        if len(input_ids) < rows:
-            decoding.select(prompt_index)
-            logits = logits[prompt_index]
+        logits = decoding.first(prompt_index)
         for step in range(steps):
             next_tokens, next_logprobs = sample_tokens(logits[:, : self.vocabulary], temperature, noise[alive, step])
             tokens[alive[going], step], logprobs[alive[going], step] = next_tokens[going], next_logprobs[going]
@@ -227,8 +198,8 @@ class Sampler:
             if pulse is not None:
                 pulse.within_batch(rows - left)
             if left <= COMPACT * len(going):
-                rest = going.nonzero().squeeze(1)
-                decoding.select(rest)
+                rest = continuing(going)
+                decoding.keep(rest)
                 alive, next_tokens, going = alive[rest], next_tokens[rest], going[rest]
             logits = decoding.next(next_tokens)
         return tokens, logprobs
@@ -250,27 +221,41 @@ class Pulse:
             self._progress(self._done + ended, self._total)
 
 
+def continuing(going: Tensor) -> Tensor:
+    """The rows that continue, in places from 0 on: those beyond the new size fill the gaps, the others stay where they are."""
+    left = int(going.sum())
+    rest = torch.arange(left, device=going.device)
+    rest[~going[:left]] = left + going[left:].nonzero().squeeze(1)
+    return rest
+
+
 class DecodeStep(Protocol):
     """A batch while it is decoded: logits (B, V) of the next token, one after the other."""
 
-    def first(self) -> Tensor: ...
+    def first(self, prompt_index: Tensor) -> Tensor:
+        """Of B rows: row b answers prompt `prompt_index[b]`."""
+        ...
 
     def next(self, tokens: Tensor) -> Tensor: ...
 
-    def select(self, rows: Tensor) -> None: ...
+    def keep(self, rest: Tensor) -> None:
+        """Only these rows go on, in this order, which is that of `continuing`."""
+        ...
 
 
 class FastDecodeStep:
     def __init__(self, decoder: FastDecoder, input_ids: Tensor, attention_mask: Tensor) -> None:
         self.decoder, self.input_ids, self.attention_mask, self.column = decoder, input_ids, attention_mask, input_ids.shape[1]
         self.positions = position_ids(attention_mask[:, : self.column])  # (B, T)
-        self.cache = decoder.new_cache(len(input_ids), attention_mask.shape[1])
 
-    def first(self) -> Tensor:
-        attention_mask = self.attention_mask[:, : self.column]
-        hidden = self.decoder.prefill(self.input_ids, self.positions, attention_mask, self.cache)
-        self.positions = self.positions[:, -1]
-        return self.decoder.logits(hidden)
+    def first(self, prompt_index: Tensor) -> Tensor:
+        decoder, width = self.decoder, self.column
+        prompts = decoder.new_cache(len(self.input_ids), width)
+        hidden = decoder.prefill(self.input_ids, self.positions, self.attention_mask[:, :width], prompts)
+        self.cache = decoder.new_cache(len(prompt_index), self.attention_mask.shape[1])
+        self.cache[..., :width, :] = prompts[:, :, prompt_index]
+        self.attention_mask, self.positions = self.attention_mask[prompt_index], self.positions[prompt_index, -1]
+        return decoder.logits(hidden)[prompt_index]
 
     def next(self, tokens: Tensor) -> Tensor:
         self.positions = self.positions + 1
@@ -279,9 +264,12 @@ class FastDecodeStep:
         self.column += 1
         return self.decoder.logits(hidden)
 
-    def select(self, rows: Tensor) -> None:
-        self.attention_mask, self.positions = self.attention_mask[rows], self.positions[rows]
-        self.cache = self.cache[:, :, rows]
+    def keep(self, rest: Tensor) -> None:
+        """In place: few rows are moved, where a copy would move all."""
+        gaps = (rest >= len(rest)).nonzero().squeeze(1)
+        self.cache[:, :, gaps, :, : self.column] = self.cache[:, :, rest[gaps], :, : self.column]
+        self.cache = self.cache[:, :, : len(rest)]
+        self.attention_mask, self.positions = self.attention_mask[rest], self.positions[rest]
 
 
 class LibraryDecodeStep:
@@ -291,17 +279,21 @@ class LibraryDecodeStep:
         self.attention_mask = attention_mask[:, : input_ids.shape[1]].long()
         self.positions = position_ids(self.attention_mask)
 
-    def first(self) -> Tensor:
-        return self._logits(self.input_ids)
+    def first(self, prompt_index: Tensor) -> Tensor:
+        logits = self._logits(self.input_ids)
+        if len(logits) < len(prompt_index):
+            self.keep(prompt_index)
+            logits = logits[prompt_index]
+        return logits
 
     def next(self, tokens: Tensor) -> Tensor:
         self.attention_mask = torch.cat([self.attention_mask, self.attention_mask.new_ones(len(tokens), 1)], dim=1)
         self.positions = self.positions[:, -1:] + 1
         return self._logits(tokens[:, None])
 
-    def select(self, rows: Tensor) -> None:
-        self.cache.batch_select_indices(rows)
-        self.attention_mask, self.positions = self.attention_mask[rows], self.positions[rows]
+    def keep(self, rest: Tensor) -> None:
+        self.cache.batch_select_indices(rest)
+        self.attention_mask, self.positions = self.attention_mask[rest], self.positions[rest]
 
     def _logits(self, input_ids: Tensor) -> Tensor:
         output = self.model(
@@ -310,16 +302,6 @@ class LibraryDecodeStep:
         )  # fmt: skip
         logits: Tensor = output.logits[:, -1]
         return logits
-
-
-def stream_seed(stream: str) -> int:
-    """The seed of the random stream of this name."""
-    return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 1
-
-
-def uniforms(stream: str, count: int) -> Tensor:
-    """`count` numbers in [0, 1) from the stream of this name; the first ones do not depend on `count`."""
-    return torch.rand(count, generator=torch.Generator().manual_seed(stream_seed(stream)), dtype=torch.float64)
 
 
 def stop_ids(model: Any, tokenizer: Any) -> list[int]:
