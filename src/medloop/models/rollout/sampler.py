@@ -12,7 +12,7 @@ decoder on CUDA as one captured graph; and, with a warning, the library's own fo
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from medloop.errors import ModelError
+from medloop.errors import ModelError, ResultError
 from medloop.models.rollout.agreement import check_agreement
 from medloop.models.rollout.build import build_fast_decoder
 from medloop.models.rollout.cuda_graph import CudaGraphs
@@ -32,6 +32,7 @@ from medloop.models.template import end_ids
 OnRows = Callable[[int, int], None]  # rows done, rows in all
 OnRollouts = Callable[[Mapping[int, Rollout]], None]
 COMPACT = 0.9  # rows leave the batch when at most this share continues
+ADVICE = "Ask for fewer tokens, or use a smaller model"  # where memory is not enough for one answer
 PULSE_S = 1.0  # between two reports from within a batch
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,8 @@ class Sampler:
         self.vocabulary = vocabulary
         self.fast_decoder = None if library else decoder or self._fast_decoder()
         self._graphs: CudaGraphs | None = None
+        if self.fast_decoder is not None and self.device.type == "cuda":
+            self._graphs = CudaGraphs(self.fast_decoder, self.stop_ids, vocabulary)
         self._beyond = False
         self.batch_limit: int | None = None  # answers at once, since memory ran out
 
@@ -125,23 +128,57 @@ class Sampler:
     ) -> list[Rollout]:
         """One rollout per prompt, in order; temperature 0 is greedy. Prompts of like length are batched, equal ones read once.
 
-        `progress` is called after each batch, and in a slow batch about once a second; `on_rollouts` gets each batch by index.
+        `progress` is called after each batch, and in a slow one about once a second; `on_rollouts` gets what has ended by index.
         """
         if self.fast_decoder is not None and self.device.type == "cuda":
             self.fast_decoder.refresh_if_changed()  # training shares it, and may have left it with the reference's adapter
-        batch_size = min(batch_size, self.batch_limit or batch_size)
+        rollouts = dict[int, Rollout]()
+
+        def take(new: Mapping[int, Rollout]) -> None:
+            rollouts.update(new)
+            if on_rollouts is not None:
+                on_rollouts(new)
+
+        requests = requests_for(prompts, streams)
         pulse = None if progress is None else Pulse(progress, len(prompts))
-        rollouts = compute_in_batches(
-            requests_for(prompts, streams), lambda batch: self._sample(batch, max_new_tokens, temperature, pulse),
-            lambda request: (-len(request.prompt), tuple(request.prompt)), batch_size=batch_size, unit="sample",
-            advice="Ask for fewer tokens, or use a smaller model", progress=None if pulse is None else pulse.after_batch,
-            on_halved=self._limit, on_results=on_rollouts,
+        if self._graphs is not None:
+            self._sample_by_graphs(self._graphs, requests, max_new_tokens, temperature, batch_size, take, pulse)
+            requests = [request for request in requests if request.index not in rollouts]
+        compute_in_batches(
+            requests, lambda batch: self._sample(batch, max_new_tokens, temperature, pulse), _longest_first,
+            batch_size=min(batch_size, self.batch_limit or batch_size), unit="sample", advice=ADVICE,
+            progress=None if pulse is None else pulse.after_batch, on_halved=self._limit,
+            on_results=lambda new: take({requests[place].index: rollout for place, rollout in new.items()}),
         )  # fmt: skip
-        if not all(all(-1e30 < value <= 1e-3 for value in rollout.logprobs) for rollout in rollouts):
+        if not all(all(-1e30 < value <= 1e-3 for value in rollout.logprobs) for rollout in rollouts.values()):
             raise ModelError(
                 "The model's output is not finite (NaN or infinity)", "Its weights are damaged or training diverged; use another"
             )
-        return rollouts
+        return [rollouts[index] for index in range(len(prompts))]
+
+    def _sample_by_graphs(
+        self, graphs: CudaGraphs, requests: Sequence[RolloutRequest], max_new_tokens: int, temperature: float, batch_size: int,
+        take: OnRollouts, pulse: "Pulse | None",
+    ) -> None:  # fmt: skip
+        """All but the longest, which are beyond the decoder's rotary tables. Where memory runs out, half as many go on."""
+        longest = graphs.decoder.max_positions - max_new_tokens
+        waiting = sorted((request for request in requests if len(request.prompt) <= longest), key=_longest_first)
+        total = len(waiting)
+        while waiting:
+            places = min(batch_size, self.batch_limit or batch_size, len(waiting))
+            answers = graphs.sample(waiting, places=places, max_new_tokens=max_new_tokens, temperature=temperature)
+            while (new := _next_if_it_fits(answers)) is not None:
+                if not new:
+                    return
+                take(new)
+                waiting = [request for request in waiting if request.index not in new]
+                if pulse is not None:
+                    pulse.while_rows_end(total - len(waiting))
+            graphs.clear()
+            torch.cuda.empty_cache()
+            if places == 1:
+                raise ResultError("There is not enough memory for a single sample", ADVICE)
+            self._limit(places // 2)
 
     @torch.inference_mode()
     def _sample(
@@ -165,11 +202,7 @@ class Sampler:
                     decoder.max_positions,
                 )
             decoder, self._beyond = None, True  # longer than its rotary tables: the library knows what comes then
-        if decoder is not None and self.device.type == "cuda":
-            self._graphs = self._graphs or CudaGraphs(decoder, self.stop_ids, self.vocabulary)
-            tokens, logprobs = self._graphs.sample(input_ids, attention_mask, prompt_index, noise, temperature)
-        else:
-            tokens, logprobs = self._decode(decoder, input_ids, attention_mask, prompt_index, noise, temperature, pulse)
+        tokens, logprobs = self._decode(decoder, input_ids, attention_mask, prompt_index, noise, temperature, pulse)
         return _rollouts(batch, tokens.cpu(), logprobs.cpu(), set(self.stop_ids.tolist()))
 
     def _decode(
@@ -209,16 +242,38 @@ class Pulse:
     """Reports how many rows are done, also while a slow batch is being sampled."""
 
     def __init__(self, progress: OnRows, total: int) -> None:
-        self._progress, self._total, self._done, self._told = progress, total, 0, monotonic()
+        self._progress, self._total, self._by_graphs, self._done, self._told = progress, total, 0, 0, monotonic()
 
-    def after_batch(self, done: int, total: int) -> None:
-        self._done, self._told = done, monotonic()
-        self._progress(done, total)
+    def while_rows_end(self, done: int) -> None:
+        """By graphs, which come first."""
+        self._by_graphs = self._done = done
+        if done == self._total or monotonic() - self._told >= PULSE_S:
+            self._tell(done)
+
+    def after_batch(self, done: int, _: int) -> None:
+        self._done = self._by_graphs + done
+        self._tell(self._done)
 
     def within_batch(self, ended: int) -> None:
         if monotonic() - self._told >= PULSE_S:
-            self._told = monotonic()
-            self._progress(self._done + ended, self._total)
+            self._tell(self._done + ended)
+
+    def _tell(self, done: int) -> None:
+        self._told = monotonic()
+        self._progress(done, self._total)
+
+
+def _longest_first(request: RolloutRequest) -> tuple[int, tuple[int, ...]]:
+    """The order of sampling: neighbours have like lengths, equal prompts stand together, and a lack of memory shows at once."""
+    return -len(request.prompt), tuple(request.prompt)
+
+
+def _next_if_it_fits(answers: Iterator[dict[int, Rollout]]) -> dict[int, Rollout] | None:
+    """The next answers, none after the last ones; None where memory ran out."""
+    try:
+        return next(answers, {})
+    except torch.OutOfMemoryError:
+        return None
 
 
 def continuing(going: Tensor) -> Tensor:
