@@ -114,9 +114,12 @@ def test_the_buffers_hold_the_longest_row_and_some_columns(model: Any) -> None:
     sampler = stepped(model)
     sampler(PROMPTS, STREAMS, max_new_tokens=NEW, batch_size=8)
     assert sampler._graphs is not None and sampler._graphs._buffers is not None
-    assert sampler._graphs._buffers.size == (8, 80)  # 12 + 60 + 6, in multiples of 4
+    buffers = sampler._graphs._buffers
+    assert buffers.size == (8, 80)  # 12 + 60 + 6, in multiples of 4
     sampler(PROMPTS[:3], STREAMS[:3], max_new_tokens=NEW, batch_size=8)
-    assert sampler._graphs._buffers.size == (8, 80)
+    assert sampler._graphs._buffers is buffers  # and so are its graphs
+    sampler([[4] * 30], STREAMS[:1], max_new_tokens=NEW, batch_size=8)
+    assert sampler._graphs._buffers.size == (8, 92)
 
 
 def test_lack_of_memory_halves_the_places_and_keeps_what_has_ended(model: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -135,8 +135,8 @@ class CudaGraphs:
         """The answers that have ended, by the index of their request. `requests` come with the longest prompts first."""
         places = min(places, len(requests))
         width = len(requests[0].prompt) + max_new_tokens
-        batch = GraphBatch(self, self._reserve(places, width + (SPARE if places < len(requests) else 1)), places)
-        batch.begin(max_new_tokens, temperature)
+        buffers = self._reserve(places, width + (SPARE if places < len(requests) else 1))
+        batch = GraphBatch(self, buffers, places, max_new_tokens, temperature)
         waiting = deque(requests)
         while waiting or batch.live:
             if waiting and batch.places_to_give:
@@ -214,16 +214,12 @@ class CudaGraphs:
 class GraphBatch:
     """The rows in the buffers during one call. What the processor knows of them needs no look at the GPU."""
 
-    def __init__(self, graphs: CudaGraphs, buffers: GraphBuffers, places: int) -> None:
-        self.graphs, self.buffers = graphs, buffers
+    def __init__(self, graphs: CudaGraphs, buffers: GraphBuffers, places: int, new_tokens: int, temperature: float) -> None:
+        self.graphs, self.buffers, self.new_tokens, self.temperature = graphs, buffers, new_tokens, temperature
         self.rows: list[Row | None] = [None] * places
         self.column = 0  # the next one to write, as in the buffers
         self._read: ReadPrompt | None = None
-
-    def begin(self, max_new_tokens: int, temperature: float) -> None:
-        self.new_tokens, self.temperature = max_new_tokens, temperature
-        self.buffers.done.fill_(True)
-        self.buffers.temperature.fill_(temperature)
+        buffers.temperature.fill_(temperature)
 
     @property
     def live(self) -> int:
@@ -300,7 +296,6 @@ class GraphBatch:
             return {}
         places = torch.tensor([place for place, _ in ended], device=self.buffers.first.device)
         tokens, logprobs = self.buffers.output[places].tolist(), self.buffers.logprobs[places].tolist()
-        self.buffers.done[places] = True
         answers = {}
         for (place, row), words, values in zip(ended, tokens, logprobs, strict=True):
             words = words[row.start : self.column + 1]
