@@ -231,8 +231,7 @@ class Sampler:
             if pulse is not None:
                 pulse.within_batch(rows - left)
             if left <= COMPACT * len(going):
-                rest = continuing(going)
-                decoding.keep(rest)
+                rest = decoding.leave(going)
                 alive, next_tokens, going = alive[rest], next_tokens[rest], going[rest]
             logits = decoding.next(next_tokens)
         return tokens, logprobs
@@ -293,8 +292,8 @@ class DecodeStep(Protocol):
 
     def next(self, tokens: Tensor) -> Tensor: ...
 
-    def keep(self, rest: Tensor) -> None:
-        """Only these rows go on, in this order, which is that of `continuing`."""
+    def leave(self, going: Tensor) -> Tensor:
+        """Rows that have ended leave. Returns those that go on, in their new order."""
         ...
 
 
@@ -319,12 +318,14 @@ class FastDecodeStep:
         self.column += 1
         return self.decoder.logits(hidden)
 
-    def keep(self, rest: Tensor) -> None:
+    def leave(self, going: Tensor) -> Tensor:
         """In place: few rows are moved, where a copy would move all."""
+        rest = continuing(going)
         gaps = (rest >= len(rest)).nonzero().squeeze(1)
         self.cache[:, :, gaps, :, : self.column] = self.cache[:, :, rest[gaps], :, : self.column]
         self.cache = self.cache[:, :, : len(rest)]
         self.attention_mask, self.positions = self.attention_mask[rest], self.positions[rest]
+        return rest
 
 
 class LibraryDecodeStep:
@@ -337,7 +338,7 @@ class LibraryDecodeStep:
     def first(self, prompt_index: Tensor) -> Tensor:
         logits = self._logits(self.input_ids)
         if len(logits) < len(prompt_index):
-            self.keep(prompt_index)
+            self._select(prompt_index)
             logits = logits[prompt_index]
         return logits
 
@@ -346,9 +347,14 @@ class LibraryDecodeStep:
         self.positions = self.positions[:, -1:] + 1
         return self._logits(tokens[:, None])
 
-    def keep(self, rest: Tensor) -> None:
-        self.cache.batch_select_indices(rest)
-        self.attention_mask, self.positions = self.attention_mask[rest], self.positions[rest]
+    def leave(self, going: Tensor) -> Tensor:
+        rest = going.nonzero().squeeze(1)
+        self._select(rest)
+        return rest
+
+    def _select(self, rows: Tensor) -> None:
+        self.cache.batch_select_indices(rows)
+        self.attention_mask, self.positions = self.attention_mask[rows], self.positions[rows]
 
     def _logits(self, input_ids: Tensor) -> Tensor:
         output = self.model(
