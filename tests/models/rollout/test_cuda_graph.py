@@ -122,6 +122,14 @@ def test_the_buffers_hold_the_longest_row_and_some_columns(model: Any) -> None:
     assert sampler._graphs._buffers.size == (8, 92)
 
 
+def test_columns_that_hold_the_rows_exactly_are_enough_where_none_enters(model: Any) -> None:
+    sampler = stepped(model, stop_ids=())
+    answers = sampler([[9] * 12] * 8, STREAMS[:8], max_new_tokens=28, batch_size=8)
+    assert sampler._graphs is not None and sampler._graphs._buffers is not None
+    assert sampler._graphs._buffers.size == (8, 40)
+    assert_same(answers, loop(model, stop_ids=())([[9] * 12] * 8, STREAMS[:8], max_new_tokens=28))
+
+
 def test_lack_of_memory_halves_the_places_and_keeps_what_has_ended(model: Any, caplog: pytest.LogCaptureFixture) -> None:
     class Poor(SteppedGraphs):
         room, steps = 4, 0

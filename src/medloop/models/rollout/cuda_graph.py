@@ -135,7 +135,7 @@ class CudaGraphs:
         """The answers that have ended, by the index of their request. `requests` come with the longest prompts first."""
         places = min(places, len(requests))
         width = len(requests[0].prompt) + max_new_tokens
-        buffers = self._reserve(places, width + (SPARE if places < len(requests) else 1))
+        buffers = self._reserve(places, width + (SPARE if places < len(requests) else 0))
         batch = GraphBatch(self, buffers, places, max_new_tokens, temperature)
         waiting = deque(requests)
         while waiting or batch.live:

@@ -8,7 +8,8 @@ Nothing is removed from the distribution (no top-k, no top-p, no penalty), or th
 Every row draws from its own random stream, named by the caller: the same name gives the same answer, whatever it is batched with.
 
 There are three backends for the next token: the fast decoder (decode.py), where rows that have ended leave the batch; the same
-decoder on CUDA as one captured graph; and, with a warning, the library's own forward pass for any other architecture.
+decoder on CUDA as captured graphs, where others then enter (cuda_graph.py); and, with a warning, the library's own forward pass
+for any other architecture. On a CPU no row enters: a step there costs what its rows cost, so it would not pay (docs/log.md).
 """
 
 import logging
