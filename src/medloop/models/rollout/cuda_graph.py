@@ -53,7 +53,7 @@ class GraphBuffers:
     logprobs: Tensor  # (B, 2T)
     column: Tensor  # (1,): the next one to write
     temperature: Tensor  # (1,)
-    captured: dict[tuple[int, bool], CapturedStep] = field(default_factory=dict)  # by rows, and whether it is greedy
+    captured: dict[tuple[int, bool], RolloutGraph] = field(default_factory=dict)  # by rows, and whether it is greedy
 
     @property
     def size(self) -> tuple[int, int]:
@@ -62,7 +62,7 @@ class GraphBuffers:
 
 
 @dataclass
-class CapturedStep:
+class RolloutGraph:
     fused: FusedKernels | None
     graph: torch.cuda.CUDAGraph | None = None
 
@@ -158,11 +158,11 @@ class CudaGraphs:
         self._buffers = _new_buffers(self.decoder, rows, columns)
         return self._buffers
 
-    def captured(self, buffers: GraphBuffers, rows: int, *, greedy: bool) -> CapturedStep:
+    def captured(self, buffers: GraphBuffers, rows: int, *, greedy: bool) -> RolloutGraph:
         if (rows, greedy) not in buffers.captured:
             while len(buffers.captured) >= MAX_GRAPHS:
                 del buffers.captured[next(iter(buffers.captured))]
-            buffers.captured[rows, greedy] = CapturedStep(fused_kernels(self.decoder, rows, self.stop_ids, self.vocabulary))
+            buffers.captured[rows, greedy] = RolloutGraph(fused_kernels(self.decoder, rows, self.stop_ids, self.vocabulary))
         return buffers.captured[rows, greedy]
 
     def replay(self, buffers: GraphBuffers, rows: int, *, greedy: bool) -> None:
