@@ -6,6 +6,9 @@
 Same model, prompts, group size and lengths; nothing ends early. `generate` gets plain sampling (no top-k, no top-p). Reported are
 tokens per second (by the wall and, on a CPU, by processor time), the ratio, the peak memory of the GPU, and how near a step comes
 to the time that reading the weights once would take.
+
+With `--uneven` also four times as many answers as are sampled at once, which end by chance after about a third of the longest:
+in one call, where on a GPU new rows enter as others end, and in one call for each batch, where a long answer holds its batch.
 """
 
 from __future__ import annotations
@@ -65,6 +68,32 @@ def measure(name: str, work: Any, tokens: int, device: torch.device, repeats: in
     return {**speeds, "peak_gb": round(max(run[2] for run in runs) / 1e9, 2)}
 
 
+def uneven(model: Any, args: argparse.Namespace, new: int, device: torch.device) -> dict[str, Any]:
+    """Answers in one call and in one call a batch; the same tokens."""
+    size = model.get_base_model().get_input_embeddings().num_embeddings
+    sampler = Sampler(model, stop_ids=range(300, size, new // 3), pad_id=0)
+    groups = torch.randint(
+        300, size - 300, (4 * args.rows // args.group, args.prompt), generator=torch.Generator().manual_seed(2)
+    )
+    prompts = sorted(groups.repeat_interleave(args.group, 0).tolist())
+    streams = [f"uneven {n}" for n in range(len(prompts))]
+    options = {"max_new_tokens": new, "batch_size": args.rows}
+    lengths = [len(row.tokens) for row in sampler(prompts, streams, **options)]
+
+    def in_batches() -> None:
+        for start in range(0, len(prompts), args.rows):
+            sampler(prompts[start : start + args.rows], streams[start : start + args.rows], **options)
+
+    tokens = sum(lengths)
+    batches = measure("in batches", in_batches, tokens, device, args.repeats)
+    at_once = measure("one call", lambda: sampler(prompts, streams, **options), tokens, device, args.repeats)
+    by = "tokens_per_s" if device.type == "cuda" else "tokens_per_cpu_s"
+    return {
+        "answers": len(prompts), "mean_length": round(tokens / len(prompts), 1), "in_batches": batches, "one_call": at_once,
+        "times_batches": round(at_once[by] / batches[by], 2),
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arch", choices=["tiny", "qwen2.5-1.5b"], default="tiny")
@@ -72,6 +101,7 @@ def main() -> None:
     parser.add_argument("--group", type=int, default=8, help="Samples per prompt.")
     parser.add_argument("--prompt", type=int, default=128, help="Tokens of a prompt.")
     parser.add_argument("--new", type=int, default=0, help="Tokens of an answer (default: 128 on a CPU, 256 on a GPU).")
+    parser.add_argument("--uneven", action="store_true", help="Also answers of uneven lengths, more than are sampled at once.")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, help="JSON file for the numbers.")
     args = parser.parse_args()
@@ -110,6 +140,8 @@ def main() -> None:
     if device.type == "cuda":
         weights = sum(p.numel() * p.element_size() for p in model.parameters())
         report["weight_reading_limit_tokens_per_s"] = round(args.rows / (weights / 4.8e12))  # an H200 reads 4.8 TB/s
+    if args.uneven:
+        report["uneven"] = uneven(model, args, new, device)
     print(json.dumps(report, indent=2))
     if args.out:
         args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from medloop.cli.train.runner import Terminal
 from medloop.contracts import ModelRef, Reward, Sample, Score
 from medloop.models.load import load
-from medloop.models.rollout.sampler import Rollout, Sampler, stop_ids
+from medloop.models.rollout.rollouts import Rollout
+from medloop.models.rollout.sampler import Sampler, stop_ids
 from medloop.testing.fakes import FakeScorer
 from medloop.train import irs
 from medloop.train.irs import IRSRunConfig, select

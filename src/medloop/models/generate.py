@@ -23,7 +23,8 @@ from medloop.models.context_limits import ContextLimits
 from medloop.models.context_prompt import fit_with_context
 from medloop.models.load import Loaded, load
 from medloop.models.log_likelihood import log_likelihoods
-from medloop.models.rollout.sampler import Rollout, Sampler, stop_ids
+from medloop.models.rollout.rollouts import Rollout
+from medloop.models.rollout.sampler import Sampler, stop_ids
 from medloop.models.template import THINK, control_ids, fit_prompt, opens_thinking, render_prompt
 from medloop.settings import Settings
 

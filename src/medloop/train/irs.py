@@ -28,7 +28,7 @@ from medloop.contracts.score import SERIOUS
 from medloop.errors import ResultError
 from medloop.models.adapter import save_adapter
 from medloop.models.context_prompt import fit_with_context
-from medloop.models.rollout.sampler import Rollout
+from medloop.models.rollout.rollouts import Rollout
 from medloop.models.template import encode_example
 from medloop.settings import Settings
 from medloop.store.files import jsonl

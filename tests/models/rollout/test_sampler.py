@@ -10,7 +10,8 @@ from transformers import AutoModelForCausalLM, GPT2Config, MistralConfig, Pretra
 
 from medloop.errors import ModelError, ResultError
 from medloop.models.rollout import agreement, decode
-from medloop.models.rollout.sampler import Rollout, Sampler
+from medloop.models.rollout.rollouts import Rollout
+from medloop.models.rollout.sampler import Sampler, continuing
 from medloop.testing.models import tiny_model
 
 SHAPE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -114,6 +115,21 @@ def test_a_row_ends_with_its_stop_token_and_the_others_go_on_unchanged(make: Mak
         length = before.tokens.index(stop) + 1 if stop in before.tokens else 30
         assert after.tokens == before.tokens[:length] and after.ended == (stop in before.tokens)
         assert len(after.logprobs) == length
+
+
+def test_rows_that_continue_move_only_into_gaps() -> None:
+    going = torch.tensor([False, True, True, False, True, False, True])
+    assert continuing(going).tolist() == [4, 1, 2, 6]
+
+
+@pytest.mark.parametrize("library", [False, True])
+def test_many_rows_that_end_at_different_times_are_as_alone(make: Make, library: bool) -> None:
+    sampler = Sampler(make(), stop_ids=range(100, 110), pad_id=0, library=library)
+    prompts, streams = [prompt for prompt in PROMPTS for _ in range(6)], [f"r{n}" for n in range(6 * len(PROMPTS))]
+    together = sampler(prompts, streams, max_new_tokens=40)
+    assert len({len(row.tokens) for row in together}) > 8  # they leave the batch one after the other
+    alone = [sampler([prompt], [stream], max_new_tokens=40)[0] for prompt, stream in zip(prompts, streams, strict=True)]
+    assert close(together, alone)
 
 
 def test_the_pad_token_may_be_a_stop_token(make: Make) -> None:

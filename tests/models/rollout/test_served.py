@@ -20,7 +20,8 @@ from medloop.models.adapter import fresh_lora
 from medloop.models.find import resolve
 from medloop.models.load import load
 from medloop.models.rollout import served
-from medloop.models.rollout.sampler import Sampler, stop_ids, stream_seed
+from medloop.models.rollout.rollouts import stream_seed
+from medloop.models.rollout.sampler import Sampler, stop_ids
 from medloop.models.rollout.served import ServedSampler
 from medloop.settings import Settings
 from medloop.testing.models import tiny_model

@@ -17,7 +17,8 @@ from medloop.contracts import Objective, Reward, Sample
 from medloop.contracts.score import ObjectivePart
 from medloop.errors import ConfigError, ModelError
 from medloop.loop.scoring import reward_scorer
-from medloop.models.rollout.sampler import Rollout, Sampler
+from medloop.models.rollout.rollouts import Rollout
+from medloop.models.rollout.sampler import Sampler
 from medloop.settings import Settings
 from medloop.store.files.artifacts import file_sha256
 from medloop.testing.fakes import FakeScorer

@@ -13,7 +13,7 @@ from medloop.loop.train import STAGES, run_stage
 from medloop.models.fast_forward import open_fast_forward
 from medloop.models.load import load
 from medloop.models.rollout.decode import FastDecoder
-from medloop.models.rollout.sampler import Rollout
+from medloop.models.rollout.rollouts import Rollout
 from medloop.testing.models import tiny_model
 from medloop.train.rl.policy import Policy, collate, open_policy
 from medloop.train.sft import SFTConfig

@@ -8,13 +8,12 @@ Nothing is removed from the distribution (no top-k, no top-p, no penalty), or th
 Every row draws from its own random stream, named by the caller: the same name gives the same answer, whatever it is batched with.
 
 There are three backends for the next token: the fast decoder (decode.py), where rows that have ended leave the batch; the same
-decoder on CUDA as one captured graph; and, with a warning, the library's own forward pass for any other architecture.
+decoder on CUDA as captured graphs, where others then enter (cuda_graph.py); and, with a warning, the library's own forward pass
+for any other architecture. On a CPU no row enters: a step there costs what its rows cost, so it would not pay (docs/log.md).
 """
 
-import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, Protocol
 
@@ -22,39 +21,21 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from medloop.errors import ModelError
+from medloop.errors import ModelError, ResultError
 from medloop.models.rollout.agreement import check_agreement
 from medloop.models.rollout.build import build_fast_decoder
 from medloop.models.rollout.cuda_graph import CudaGraphs
 from medloop.models.rollout.decode import FastDecoder, UnsupportedModelError, position_ids, sample_tokens
+from medloop.models.rollout.rollouts import Rollout, RolloutRequest, requests_for, uniforms
 from medloop.models.runtime import compute_in_batches
 from medloop.models.template import end_ids
 
 OnRows = Callable[[int, int], None]  # rows done, rows in all
-OnRollouts = Callable[[Mapping[int, "Rollout"]], None]
+OnRollouts = Callable[[Mapping[int, Rollout]], None]
 COMPACT = 0.9  # rows leave the batch when at most this share continues
+ADVICE = "Ask for fewer tokens, or use a smaller model"  # where memory is not enough for one answer
 PULSE_S = 1.0  # between two reports from within a batch
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """One answer as tokens; `ended` says that its last token is a stop token, else it was truncated at the limit."""
-
-    prompt: tuple[int, ...]
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    ended: bool
-    stream: str
-
-
-@dataclass(frozen=True)
-class RolloutRequest:
-    """A prompt to answer; `index` is its place in the list of answers."""
-
-    index: int
-    prompt: Sequence[int]
-    stream: str
 
 
 class RolloutSampler(Protocol):
@@ -71,11 +52,6 @@ class RolloutSampler(Protocol):
         self, prompts: Sequence[Sequence[int]], streams: Sequence[str], *, max_new_tokens: int, temperature: float = 1.0,
         batch_size: int = 64, progress: OnRows | None = None,
     ) -> list[Rollout]: ...  # fmt: skip
-
-
-def requests_for(prompts: Sequence[Sequence[int]], streams: Sequence[str]) -> list[RolloutRequest]:
-    """One request per prompt, with its own stream."""
-    return [RolloutRequest(index, *row) for index, row in enumerate(zip(prompts, streams, strict=True))]
 
 
 class Sampler:
@@ -102,6 +78,8 @@ class Sampler:
         self.vocabulary = vocabulary
         self.fast_decoder = None if library else decoder or self._fast_decoder()
         self._graphs: CudaGraphs | None = None
+        if self.fast_decoder is not None and self.device.type == "cuda":
+            self._graphs = CudaGraphs(self.fast_decoder, self.stop_ids, vocabulary)
         self._beyond = False
         self.batch_limit: int | None = None  # answers at once, since memory ran out
 
@@ -151,23 +129,57 @@ class Sampler:
     ) -> list[Rollout]:
         """One rollout per prompt, in order; temperature 0 is greedy. Prompts of like length are batched, equal ones read once.
 
-        `progress` is called after each batch, and in a slow batch about once a second; `on_rollouts` gets each batch by index.
+        `progress` is called after each batch, and in a slow one about once a second; `on_rollouts` gets what has ended by index.
         """
         if self.fast_decoder is not None and self.device.type == "cuda":
             self.fast_decoder.refresh_if_changed()  # training shares it, and may have left it with the reference's adapter
-        batch_size = min(batch_size, self.batch_limit or batch_size)
+        rollouts = dict[int, Rollout]()
+
+        def take(new: Mapping[int, Rollout]) -> None:
+            rollouts.update(new)
+            if on_rollouts is not None:
+                on_rollouts(new)
+
+        requests = requests_for(prompts, streams)
         pulse = None if progress is None else Pulse(progress, len(prompts))
-        rollouts = compute_in_batches(
-            requests_for(prompts, streams), lambda batch: self._sample(batch, max_new_tokens, temperature, pulse),
-            lambda request: (-len(request.prompt), tuple(request.prompt)), batch_size=batch_size, unit="sample",
-            advice="Ask for fewer tokens, or use a smaller model", progress=None if pulse is None else pulse.after_batch,
-            on_halved=self._limit, on_results=on_rollouts,
+        if self._graphs is not None:
+            self._sample_by_graphs(self._graphs, requests, max_new_tokens, temperature, batch_size, take, pulse)
+            requests = [request for request in requests if request.index not in rollouts]
+        compute_in_batches(
+            requests, lambda batch: self._sample(batch, max_new_tokens, temperature, pulse), _longest_first,
+            batch_size=min(batch_size, self.batch_limit or batch_size), unit="sample", advice=ADVICE,
+            progress=None if pulse is None else pulse.after_batch, on_halved=self._limit,
+            on_results=lambda new: take({requests[place].index: rollout for place, rollout in new.items()}),
         )  # fmt: skip
-        if not all(all(-1e30 < value <= 1e-3 for value in rollout.logprobs) for rollout in rollouts):
+        if not all(all(-1e30 < value <= 1e-3 for value in rollout.logprobs) for rollout in rollouts.values()):
             raise ModelError(
                 "The model's output is not finite (NaN or infinity)", "Its weights are damaged or training diverged; use another"
             )
-        return rollouts
+        return [rollouts[index] for index in range(len(prompts))]
+
+    def _sample_by_graphs(
+        self, graphs: CudaGraphs, requests: Sequence[RolloutRequest], max_new_tokens: int, temperature: float, batch_size: int,
+        take: OnRollouts, pulse: "Pulse | None",
+    ) -> None:  # fmt: skip
+        """All but the longest, which are beyond the decoder's rotary tables. Where memory runs out, half as many go on."""
+        longest = graphs.decoder.max_positions - max_new_tokens
+        waiting = sorted((request for request in requests if len(request.prompt) <= longest), key=_longest_first)
+        total = len(waiting)
+        while waiting:
+            places = min(batch_size, self.batch_limit or batch_size, len(waiting))
+            answers = graphs.sample(waiting, places=places, max_new_tokens=max_new_tokens, temperature=temperature)
+            while (new := _next_if_it_fits(answers)) is not None:
+                if not new:
+                    return
+                take(new)
+                waiting = [request for request in waiting if request.index not in new]
+                if pulse is not None:
+                    pulse.while_rows_end(total - len(waiting))
+            graphs.clear()
+            torch.cuda.empty_cache()
+            if places == 1:
+                raise ResultError("There is not enough memory for a single sample", ADVICE)
+            self._limit(places // 2)
 
     @torch.inference_mode()
     def _sample(
@@ -191,11 +203,7 @@ class Sampler:
                     decoder.max_positions,
                 )
             decoder, self._beyond = None, True  # longer than its rotary tables: the library knows what comes then
-        if decoder is not None and self.device.type == "cuda":
-            self._graphs = self._graphs or CudaGraphs(decoder, self.stop_ids, self.vocabulary)
-            tokens, logprobs = self._graphs.sample(input_ids, attention_mask, prompt_index, noise, temperature)
-        else:
-            tokens, logprobs = self._decode(decoder, input_ids, attention_mask, prompt_index, noise, temperature, pulse)
+        tokens, logprobs = self._decode(decoder, input_ids, attention_mask, prompt_index, noise, temperature, pulse)
         return _rollouts(batch, tokens.cpu(), logprobs.cpu(), set(self.stop_ids.tolist()))
 
     def _decode(
@@ -213,10 +221,7 @@ class Sampler:
             if decoder is None
             else FastDecodeStep(decoder, input_ids, attention_mask)
         )
-        logits = decoding.first()
-        if len(input_ids) < rows:
-            decoding.select(prompt_index)
-            logits = logits[prompt_index]
+        logits = decoding.first(prompt_index)
         for step in range(steps):
             next_tokens, next_logprobs = sample_tokens(logits[:, : self.vocabulary], temperature, noise[alive, step])
             tokens[alive[going], step], logprobs[alive[going], step] = next_tokens[going], next_logprobs[going]
@@ -227,8 +232,7 @@ class Sampler:
             if pulse is not None:
                 pulse.within_batch(rows - left)
             if left <= COMPACT * len(going):
-                rest = going.nonzero().squeeze(1)
-                decoding.select(rest)
+                rest = decoding.leave(going)
                 alive, next_tokens, going = alive[rest], next_tokens[rest], going[rest]
             logits = decoding.next(next_tokens)
         return tokens, logprobs
@@ -238,39 +242,75 @@ class Pulse:
     """Reports how many rows are done, also while a slow batch is being sampled."""
 
     def __init__(self, progress: OnRows, total: int) -> None:
-        self._progress, self._total, self._done, self._told = progress, total, 0, monotonic()
+        self._progress, self._total, self._by_graphs, self._done, self._told = progress, total, 0, 0, monotonic()
 
-    def after_batch(self, done: int, total: int) -> None:
-        self._done, self._told = done, monotonic()
-        self._progress(done, total)
+    def while_rows_end(self, done: int) -> None:
+        """By graphs, which come first."""
+        self._by_graphs = self._done = done
+        if done == self._total or monotonic() - self._told >= PULSE_S:
+            self._tell(done)
+
+    def after_batch(self, done: int, _: int) -> None:
+        self._done = self._by_graphs + done
+        self._tell(self._done)
 
     def within_batch(self, ended: int) -> None:
         if monotonic() - self._told >= PULSE_S:
-            self._told = monotonic()
-            self._progress(self._done + ended, self._total)
+            self._tell(self._done + ended)
+
+    def _tell(self, done: int) -> None:
+        self._told = monotonic()
+        self._progress(done, self._total)
+
+
+def _longest_first(request: RolloutRequest) -> tuple[int, tuple[int, ...]]:
+    """The order of sampling: neighbours have like lengths, equal prompts stand together, and a lack of memory shows at once."""
+    return -len(request.prompt), tuple(request.prompt)
+
+
+def _next_if_it_fits(answers: Iterator[dict[int, Rollout]]) -> dict[int, Rollout] | None:
+    """The next answers, none after the last ones; None where memory ran out."""
+    try:
+        return next(answers, {})
+    except torch.OutOfMemoryError:
+        return None
+
+
+def continuing(going: Tensor) -> Tensor:
+    """The rows that continue, in places from 0 on: those beyond the new size fill the gaps, the others stay where they are."""
+    left = int(going.sum())
+    rest = torch.arange(left, device=going.device)
+    rest[~going[:left]] = left + going[left:].nonzero().squeeze(1)
+    return rest
 
 
 class DecodeStep(Protocol):
     """A batch while it is decoded: logits (B, V) of the next token, one after the other."""
 
-    def first(self) -> Tensor: ...
+    def first(self, prompt_index: Tensor) -> Tensor:
+        """Of B rows: row b answers prompt `prompt_index[b]`."""
+        ...
 
     def next(self, tokens: Tensor) -> Tensor: ...
 
-    def select(self, rows: Tensor) -> None: ...
+    def leave(self, going: Tensor) -> Tensor:
+        """Rows that have ended leave. Returns those that go on, in their new order."""
+        ...
 
 
 class FastDecodeStep:
     def __init__(self, decoder: FastDecoder, input_ids: Tensor, attention_mask: Tensor) -> None:
         self.decoder, self.input_ids, self.attention_mask, self.column = decoder, input_ids, attention_mask, input_ids.shape[1]
         self.positions = position_ids(attention_mask[:, : self.column])  # (B, T)
-        self.cache = decoder.new_cache(len(input_ids), attention_mask.shape[1])
 
-    def first(self) -> Tensor:
-        attention_mask = self.attention_mask[:, : self.column]
-        hidden = self.decoder.prefill(self.input_ids, self.positions, attention_mask, self.cache)
-        self.positions = self.positions[:, -1]
-        return self.decoder.logits(hidden)
+    def first(self, prompt_index: Tensor) -> Tensor:
+        decoder, width = self.decoder, self.column
+        prompts = decoder.new_cache(len(self.input_ids), width)
+        hidden = decoder.prefill(self.input_ids, self.positions, self.attention_mask[:, :width], prompts)
+        self.cache = decoder.new_cache(len(prompt_index), self.attention_mask.shape[1])
+        self.cache[..., :width, :] = prompts[:, :, prompt_index]
+        self.attention_mask, self.positions = self.attention_mask[prompt_index], self.positions[prompt_index, -1]
+        return decoder.logits(hidden)[prompt_index]
 
     def next(self, tokens: Tensor) -> Tensor:
         self.positions = self.positions + 1
@@ -279,9 +319,14 @@ class FastDecodeStep:
         self.column += 1
         return self.decoder.logits(hidden)
 
-    def select(self, rows: Tensor) -> None:
-        self.attention_mask, self.positions = self.attention_mask[rows], self.positions[rows]
-        self.cache = self.cache[:, :, rows]
+    def leave(self, going: Tensor) -> Tensor:
+        """In place: few rows are moved, where a copy would move all."""
+        rest = continuing(going)
+        gaps = (rest >= len(rest)).nonzero().squeeze(1)
+        self.cache[:, :, gaps, :, : self.column] = self.cache[:, :, rest[gaps], :, : self.column]
+        self.cache = self.cache[:, :, : len(rest)]
+        self.attention_mask, self.positions = self.attention_mask[rest], self.positions[rest]
+        return rest
 
 
 class LibraryDecodeStep:
@@ -291,15 +336,24 @@ class LibraryDecodeStep:
         self.attention_mask = attention_mask[:, : input_ids.shape[1]].long()
         self.positions = position_ids(self.attention_mask)
 
-    def first(self) -> Tensor:
-        return self._logits(self.input_ids)
+    def first(self, prompt_index: Tensor) -> Tensor:
+        logits = self._logits(self.input_ids)
+        if len(logits) < len(prompt_index):
+            self._select(prompt_index)
+            logits = logits[prompt_index]
+        return logits
 
     def next(self, tokens: Tensor) -> Tensor:
         self.attention_mask = torch.cat([self.attention_mask, self.attention_mask.new_ones(len(tokens), 1)], dim=1)
         self.positions = self.positions[:, -1:] + 1
         return self._logits(tokens[:, None])
 
-    def select(self, rows: Tensor) -> None:
+    def leave(self, going: Tensor) -> Tensor:
+        rest = going.nonzero().squeeze(1)
+        self._select(rest)
+        return rest
+
+    def _select(self, rows: Tensor) -> None:
         self.cache.batch_select_indices(rows)
         self.attention_mask, self.positions = self.attention_mask[rows], self.positions[rows]
 
@@ -310,16 +364,6 @@ class LibraryDecodeStep:
         )  # fmt: skip
         logits: Tensor = output.logits[:, -1]
         return logits
-
-
-def stream_seed(stream: str) -> int:
-    """The seed of the random stream of this name."""
-    return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "big") >> 1
-
-
-def uniforms(stream: str, count: int) -> Tensor:
-    """`count` numbers in [0, 1) from the stream of this name; the first ones do not depend on `count`."""
-    return torch.rand(count, generator=torch.Generator().manual_seed(stream_seed(stream)), dtype=torch.float64)
 
 
 def stop_ids(model: Any, tokenizer: Any) -> list[int]:

@@ -28,7 +28,8 @@ from pydantic import BaseModel, ValidationError
 
 from medloop.errors import ConfigError, ResultError
 from medloop.models.adapter import save_adapter
-from medloop.models.rollout.sampler import OnRows, Rollout, RolloutRequest, requests_for, stream_seed
+from medloop.models.rollout.rollouts import Rollout, RolloutRequest, requests_for, stream_seed
+from medloop.models.rollout.sampler import OnRows
 from medloop.store.files.artifacts import new_artifact
 
 RETRY_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 16.0)  # between tries while a server is away or full

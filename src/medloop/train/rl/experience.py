@@ -20,7 +20,7 @@ from torch import Tensor
 from medloop.contracts import Conversation, Reward, Score
 from medloop.errors import InputError
 from medloop.models.context_prompt import fit_with_context
-from medloop.models.rollout.sampler import Rollout
+from medloop.models.rollout.rollouts import Rollout
 from medloop.models.template import THINK, opens_thinking, render_prompt
 from medloop.store.files.answer_lines import read_conversations
 from medloop.train.rl.degraded import missing_parts

@@ -16,7 +16,8 @@ from typing import Any
 from medloop.contracts.score import ABSENT
 from medloop.errors import ConfigError
 from medloop.models import runtime
-from medloop.models.rollout.sampler import OnRows, Rollout
+from medloop.models.rollout.rollouts import Rollout
+from medloop.models.rollout.sampler import OnRows
 from medloop.settings import Settings
 from medloop.train.rl.experience import Experience, RLPrompt
 from medloop.train.rl.rollout import collect_rollouts, draw_rollouts, prompts_of_step, score_rollouts

@@ -25,7 +25,8 @@ from medloop.models.adapter import fresh_lora
 from medloop.models.load import Loaded, load
 from medloop.models.packing import PackedRows, pack
 from medloop.models.rollout.decode import UnsupportedModelError
-from medloop.models.rollout.sampler import Rollout, Sampler, stop_ids
+from medloop.models.rollout.rollouts import Rollout
+from medloop.models.rollout.sampler import Sampler, stop_ids
 from medloop.models.template import control_ids
 from medloop.settings import Settings
 from medloop.train.rl.logprobs import EntropyMode, TokenLogprobs, logits_logprobs, token_logprobs

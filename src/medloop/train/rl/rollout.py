@@ -11,7 +11,8 @@ from torch import Tensor
 
 from medloop.contracts import Sample, Scorer
 from medloop.errors import ConfigError, ResultError
-from medloop.models.rollout.sampler import OnRows, Rollout
+from medloop.models.rollout.rollouts import Rollout
+from medloop.models.rollout.sampler import OnRows
 from medloop.train.rl.degraded import count_missing
 from medloop.train.rl.experience import Experience, RLPrompt
 from medloop.train.rl.losses import rollout_drift
