@@ -12,7 +12,7 @@ from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.gate_reasons import reason
 from medloop.jobs import queue
 from medloop.loop import gate_policy
-from medloop.store.records import crud, gates, users
+from medloop.store.records import crud, gates, lineage, users
 from medloop.testing.models import tiny_adapter, tiny_model
 
 ARTIFACT = sha256_id("adapter")
@@ -245,3 +245,33 @@ def test_the_policy_over_http(running, store):
     shown = call("engineer", "GET").json()
     assert shown["settings"]["n"] == 5 and shown["changed"]["n"] == "5" and len(shown["adopted_by"]) == 2 and not shown["waiting"]
     assert (shown["settings"]["sign_offs"], before["settings"]["sign_offs"]) == (3, 1), "what is not named stays"
+
+
+def test_what_stands_in_brackets_of_a_reason_is_chinese_too(browse, store):
+    untrusted = "risk (recall 0.61 [0.40, 0.80] of 40 may be below 0.7); my.rule:Own (emergencies called routine 0.3 [0.2, 0.4] of 50 may be above 0.1)"
+    tainted = {"flag": "tainted", "reason": "trained on data erased in er_1a2b"}
+    checks = (
+        GateCheck.because("judges", "fail", reason("judges_untrusted", names=untrusted)),
+        GateCheck.because("erasure", "fail", reason("erasure_model", **tainted), reason("erasure_parent", name="sft", **tainted)),
+    )
+    hashes = {name: sha256_id(name) for name in ("weights", "base", "baseline_artifact", "report", "config")}
+    result = GateResult(artifact=ARTIFACT, **hashes, label="tiny+rl", baseline="tiny", outcome="fail", checks=checks)
+    gate = gates.save_gate(store, result, actor="test")
+    zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
+    assert "危险建议（召回率 0.61 [0.40, 0.80]（40 例），可能低于 0.7）；my.rule:Own（急症判为常规的比例 0.3" in zh
+    assert "该模型已被标记为“受数据删除影响”（训练所用数据已在删除 er_1a2b 中删除）。" in zh and "may be" not in zh
+    with store.write() as conn:
+        lineage.flag_artifact(conn, ARTIFACT, "tainted", tainted["reason"], actor="test")
+    zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
+    assert "受数据删除影响（训练所用数据已在删除 er_1a2b 中删除），请用" in zh and "trained on" not in zh
+
+
+def test_a_policy_adopted_after_a_verdict_of_unknown_settings_is_told_without_english_brackets(browse, store, gate):
+    passed = (GateCheck(name="texts", outcome="pass", reason="Fine."),)
+    update = {"outcome": "pass", "needs_sign_offs": 1, "checks": passed, "changed_settings": {"n": "70"}}
+    gate = gates.save_gate(store, gates.get_gate(store, gate).model_copy(update=update), actor="test")
+    gate_policy.adopt(store, GateConfig(margin=0.01), by=users.get_user(store, "clinician").user_id)
+    address = f"/web/gate/{gate}"
+    zh = browse("auditor").get(address, headers={"Accept-Language": "zh"}).text
+    assert "结论已有 0 个签核，共需 2 个。此处无法得知其设置" in zh and "<dd>0 / 2</dd>" in zh and "not known here" not in zh
+    assert "Its settings are not known here" in browse("auditor").get(address).text

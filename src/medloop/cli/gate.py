@@ -167,7 +167,10 @@ def list_(
     """
     with open_store(ui.settings()) as store:
         results = gates.list_gates(store, limit=limit)
-        signed = {result.content_id(): len(gates.approvals(store, result)) for result in results}
+        signed = {
+            result.content_id(): f"{len(gates.approvals(store, result))}/{gates.sign_offs_needed(store, result)}"
+            for result in results
+        }
     if json_:
         for result in results:
             ui.say_json({"gate": result.content_id(), **result.model_dump(mode="json", exclude={"checks"}, exclude_none=True)})
@@ -177,7 +180,7 @@ def list_(
         return
     rows = [
         (result.content_id()[7:19], f"{result.timestamp:%Y-%m-%d %H:%M}", result.label, result.artifact[7:19],
-         OUTCOMES[result.outcome], f"{signed[result.content_id()]}/{result.needs_sign_offs}")
+         OUTCOMES[result.outcome], signed[result.content_id()])
         for result in results
     ]  # fmt: skip
     ui.table(("gate", "time (UTC)", "model", "artifact", "outcome", "sign-offs"), rows)

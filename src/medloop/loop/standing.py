@@ -99,7 +99,7 @@ def loop_standing(store: Store, *, runs: RunCounts = RunCounts(), pending: bool 
         _train(store, runs),
         _made(store, "evaluate", EVALUATIONS),
         _gate(store, recent),
-        _sign_off(recent, unsigned),
+        _sign_off(store, recent, unsigned),
         _register(store, recent, unsigned),
         _deploy(store, safety),
         _experiment(store),
@@ -202,13 +202,13 @@ def _newest_of_each(recent: list[GateResult]) -> list[GateResult]:
 
 
 def _lacks_sign_offs(store: Store, result: GateResult) -> bool:
-    return result.outcome == "pass" and len(gates.approvals(store, result)) < result.needs_sign_offs
+    return result.outcome == "pass" and len(gates.approvals(store, result)) < gates.sign_offs_needed(store, result)
 
 
-def _sign_off(recent: list[GateResult], unsigned: list[GateResult]) -> StageStanding:
+def _sign_off(store: Store, recent: list[GateResult], unsigned: list[GateResult]) -> StageStanding:
     if unsigned:
         first = unsigned[0]
-        values: dict[str, str | int] = {"name": first.label, "needed": first.needs_sign_offs}
+        values: dict[str, str | int] = {"name": first.label, "needed": gates.sign_offs_needed(store, first)}
         return StageStanding("sign_off", len(unsigned), "waiting", "unsigned", values, first.content_id(), first.timestamp)
     passed = any(result.outcome == "pass" for result in recent)
     return StageStanding("sign_off", 0, "done" if passed else "idle", "signed" if passed else "none")
