@@ -59,7 +59,7 @@ def list_(json_: ui.AsJson = False) -> None:
     rows = []
     for user in known:
         logs_in = "with a password" if user.has_password else "with keys only"
-        state = "disabled" if user.disabled else "waits for approval" if user.waits else "active"
+        state = "waits for approval" if user.state == "waits" else user.state
         role = user.role if user.site == DEFAULT_SITE else f"{user.role} at {user.site}"
         rows.append((user.name, role, logs_in, state, _day(user.created)))
     ui.table(("name", "role", "logs in", "state", "since"), rows)

@@ -74,6 +74,10 @@ class User:
         """For the approval of a second admin: no login and no key works."""
         return self.requested_by is not None
 
+    @property
+    def state(self) -> Literal["active", "waits", "disabled"]:
+        return "disabled" if self.disabled else "waits" if self.waits else "active"
+
 
 class NotApprovedError(InputError):
     """The right password of a user whose role a second admin has not approved yet."""
