@@ -103,6 +103,11 @@ def status(json_: ui.AsJson = False) -> None:
         ui.say(f"The champion cannot go live: {found.refusal}")
     elif live is None or live.version != found.champion:
         ui.next_step("deploy", "Deploy the champion:")
+    for choice in (row for row in found.choices if row.alias == "challenger"):
+        if choice.refusal is not None:
+            ui.say(f"The challenger cannot go live: {choice.refusal}")
+        else:
+            ui.next_step("deploy --challenger", "Deploy the challenger:")
 
 
 @deploy_app.command("list")
