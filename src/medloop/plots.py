@@ -8,7 +8,8 @@
 
 No scripts and no external styles, so the plots work under a strict content security policy: texts have the colour of the page
 (`currentColor`), marks a palette that is visible on light and dark. Screen readers read `about`, and every mark has its number as
-a <title> for pointers. What has one point only is written as a value. `standalone` makes a file of a plot, which has no page to take a colour from.
+a <title> for pointers. What has one point only is written as a value. `standalone` makes a file of a plot, which has no page to
+take a colour from.
 """
 
 import math

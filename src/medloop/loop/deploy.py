@@ -109,7 +109,8 @@ def deploy_alias(
 ) -> DeployOutcome:  # fmt: skip
     """Bring the version with this alias live on every server; the same again continues or changes nothing.
 
-    With `version`, only if that one has the alias: whoever read about one version never deploys another. With `merged`, on the servers that were started with its merged weights (deploy/merge.py), under the name of their folder.
+    With `version`, only if that one has the alias: whoever read about one version never deploys another. With `merged`, on the
+    servers that were started with its merged weights (deploy/merge.py), under the name of their folder.
     """
     store, reason = fleet.store, checked_reason(reason)
     stored = holder_of(store, alias) if version is None else registry.get_version(store, store.settings.registry.model, version)
