@@ -38,7 +38,10 @@ from medloop.store.records.routes import add_route, live_route, site_champion, s
 from medloop.store.records.sites import known_site
 
 BASE = "base"
-NO_REPLICAS = "Name the model servers: deploy.replicas in medloop.yaml, such as http://127.0.0.1:8001"
+NO_REPLICAS = (
+    "Name the model servers: deploy.replicas in medloop.yaml, such as http://127.0.0.1:8001; the server that"
+    " 'medloop api serve --with-model' starts is known to that process alone: deploy on its page Deployments"
+)
 _UNFINISHED = re.compile(r"<think>(?!.*</think>)", re.IGNORECASE | re.DOTALL)
 
 
