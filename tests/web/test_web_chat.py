@@ -49,7 +49,7 @@ def test_a_question_is_asked_answered_and_judged(visit, store, model) -> None:
     assert page.inner_text(".chat-meta").startswith("Answered by: base") and not page.is_visible(".message.thought")
     page.click(".reasoning summary")
     assert page.inner_text(".message.thought") == "An adult with a cough and no red flag."
-    page.click("button[aria-label='Bad answer']")
+    page.click("button:has-text('Bad answer')")
     page.wait_for_selector("[role=status]:has-text('Saved')")
     page.click(".chat-more summary")
     page.fill("textarea[id^=comment]", "Misses the fever.")
@@ -80,15 +80,15 @@ def test_a_reload_keeps_the_conversation_in_this_tab_and_nothing_outlives_the_lo
     page = visit("clinician")
     page.goto("/web/chat")
     ask(page, "I have had a mild cough for two weeks.")
-    page.click("button[aria-label='Bad answer']")
+    page.click("button:has-text('Bad answer')")
     page.wait_for_selector("[role=status]:has-text('Saved')")
     page.click(".chat-more summary")
     page.fill("textarea[id^=comment]", "Misses the fever.")
     page.reload()
     assert page.inner_text(".message.user") == "I have had a mild cough for two weeks."
     assert page.inner_text(".message.assistant").startswith("Rest, and drink enough.") and not page.is_visible(".message.thought")
-    assert page.get_attribute("button[aria-label='Bad answer']", "aria-pressed") == "true"
-    page.click("button[aria-label='Good answer']")  # the comment of before the reload goes with it
+    assert page.get_attribute("button:has-text('Bad answer')", "aria-pressed") == "true"
+    page.click("button:has-text('Good answer')")  # the comment of before the reload goes with it
     page.wait_for_function("document.querySelector('.chat-feedback [role=status]').textContent.startsWith('Saved')")
     for _ in range(100):
         if len(rows := list(crud.iterate(store, Feedback))) == 2:
@@ -148,7 +148,7 @@ def test_harm_is_confirmed_consent_is_in_sight_and_nothing_new_is_not_called_sav
     page.click(".chat-more summary")
     page.click("button:has-text('Send feedback')")
     page.wait_for_selector("[role=status]:has-text('Nothing new')")
-    page.click("button[aria-label='Good answer']")
+    page.click("button:has-text('Good answer')")
     page.wait_for_selector("[role=status]:has-text('Saved')")
     page.click("button:has-text('Send feedback')")
     page.wait_for_selector("[role=status]:has-text('Nothing new')")

@@ -10,7 +10,7 @@ from medloop.contracts.gate import GateCheck
 from medloop.contracts.gate_reasons import ReasonPart, said
 from medloop.contracts.validity import QUANTITY_NAMES
 from medloop.store.records.gates import reason_parts
-from medloop.web.measures import check_name, metric_name, slice_part, split_name, stratum_name
+from medloop.web.measures import check_name, metric_name, part_name, slice_part, split_name, stratum_name
 from medloop.web.words import Translator, table
 
 NAMES = (split_name, stratum_name, metric_name)
@@ -29,7 +29,7 @@ def in_words(parts: Sequence[ReasonPart], t: Translator) -> GateWords:
     alarms = [*SAID, *(key for key in table() if key.startswith("run_alarm_"))]
     language = "en" if any(part.key == "text" for part in parts) else t.language
     english = Translator("en")
-    slice_ = partial(_each, t=t, kinds=(slice_part, stratum_name))
+    slice_ = partial(_each, t=t, kinds=(slice_part, stratum_name, part_name))
     named = [_named(part, t if language == t.language else english) for part in parts]
     if language == "en":
         return GateWords(said(named), language)

@@ -112,8 +112,8 @@ function feedback(id, visible, said) {
     ...(hint ? [element("p", { className: "hint", content: hint })] : []),
     element("textarea", { id: name(part), rows: 3, maxlength: 20000 }));
   const tick = (part) => element("label", { className: "switch" }, element("input", { type: "checkbox", id: name(part) }), element("span", { content: words[part] }));
-  const up = element("button", { className: "plain", type: "button", "aria-pressed": "false", "aria-label": words.up, title: words.up, content: "👍" });
-  const down = element("button", { className: "plain", type: "button", "aria-pressed": "false", "aria-label": words.down, title: words.down, content: "👎" });
+  const up = element("button", { className: "plain", type: "button", "aria-pressed": "false", content: `👍 ${words.up}` });
+  const down = element("button", { className: "plain", type: "button", "aria-pressed": "false", content: `👎 ${words.down}` });
   const consent = tick("consent");
   const send = element("button", { type: "button", content: words.send_feedback });
   const more = element("details", { className: "folded chat-more" }, element("summary", { content: words.more }),
