@@ -212,9 +212,9 @@ def _say_access(access: AccessChanges | None, revoked: bool, made: str) -> None:
         ui.say(f"API keys, passwords and roles are as at {made}: what was revoked or changed since then works again.")
         ui.say("Revoke it again: medloop api keys revoke ID, users disable NAME, users password NAME.")
         ui.say(
-            "Whoever was erased since, without a later backup or the setting backup.folder, is back: copy keys/erased.jsonl of the"
+            "Whoever was erased since, without a later backup or the setting backup.folder, is back: copy keys/erased.jsonl of"
         )
-        ui.say("old workspace into keys/ of this one, and run in it: medloop erase --replay")
+        ui.say("the old workspace into keys/ of this one, and run in it: medloop erase --replay")
     elif revoked:
         ui.say(f"API keys revoked: {access.keys:,}. Users who must change their password at the next login: {access.users:,}.")
     else:
