@@ -275,3 +275,21 @@ def test_a_policy_adopted_after_a_verdict_of_unknown_settings_is_told_without_en
     zh = browse("auditor").get(address, headers={"Accept-Language": "zh"}).text
     assert "结论已有 0 个签核，共需 2 个。此处无法得知其设置" in zh and "<dd>0 / 2</dd>" in zh and "not known here" not in zh
     assert "Its settings are not known here" in browse("auditor").get(address).text
+
+
+def test_home_waits_for_the_signatures_on_a_verdict_that_two_people_let_pass(browse, store, gate):
+    """Seen: "was refused" and "No verdict waits for a signature", while two clinicians had to sign it."""
+    assert "was refused; what serves today stays" in browse("clinician").get("/web/").text
+    people = [users.get_user(store, name).user_id for name in ("clinician", "other")]
+    until = utc_now() + timedelta(days=9)
+    waiver = gates.request_waiver(store, ARTIFACT, check="language/zh", reason="English clinic.", author=people[0], expires=until)
+    assert "was refused" in browse("other").get("/web/").text, "one person alone lifts nothing"
+    gates.approve_waiver(store, waiver, by=people[1])
+    page = browse("other").get("/web/").text
+    assert "did not pass; two people let it pass." in page and "was refused" not in page and "Read and sign" in page
+    assert "People who read the verdict have to sign it: 1." in page
+    gates.sign(store, gate, by=people[0], approved=True, comment="")
+    assert "Read and sign" in browse("other").get("/web/").text, "nobody signs for their own waiver"
+    gates.sign(store, gate, by=people[1], approved=True, comment="")
+    page = browse("other").get("/web/").text
+    assert "Every verdict that passed is signed." in page and "Read and sign" not in page

@@ -385,6 +385,14 @@ def _sign_off_refusal(store: Store, result: GateResult, lifting: list[WaiverRow]
     return None
 
 
+def lacks_sign_offs(store: Store, result: GateResult) -> bool:
+    """Whether people still have to sign: signatures from before a waiver do not count for it."""
+    rows, now = waiver_rows(store, result.artifact), utc_now()
+    failed = [check for check in result.checks if check.outcome != "pass"]
+    lifting = [row for row in rows if any(row.lifts(check, now) for check in failed)]
+    return any(part.key.startswith("refused_sign_offs") for part in _sign_off_refusal(store, result, lifting) or ())
+
+
 def _checked_text(text: str, name: str, *, required: bool) -> str:
     text = text.strip()
     if required and not text:
