@@ -375,21 +375,19 @@ def _sign_off_refusal(store: Store, result: GateResult, lifting: list[WaiverRow]
         for sign_off in approvals(store, result)
         if sign_off.person not in authors and (since is None or sign_off.timestamp > since)
     ]
-    asked = signers_asked(store, result)
-    needed = max(result.needs_sign_offs, asked.signers)
+    needed = max(result.needs_sign_offs, (asked := signers_asked(store, result)).signers)
     if len(counted) < needed:
         have = reason("refused_sign_offs_waived" if lifting else "refused_sign_offs", n=len(counted), needed=needed)
-        weaker = reason("refused_policy", named=asked.named) if asked.named else reason("refused_policy_unknown")
-        why = [weaker] if asked.signers > result.needs_sign_offs else []
+        less = reason("refused_policy", named=asked.named) if asked.named else reason("refused_policy_unknown")
+        why = [less] if asked.signers > result.needs_sign_offs else []
         return [have, *why, reason("refused_sign_how", gate=result.content_id()[7:19])]
     return None
 
 
 def lacks_sign_offs(store: Store, result: GateResult) -> bool:
     """Whether people still have to sign: signatures from before a waiver do not count for it."""
-    rows, now = waiver_rows(store, result.artifact), utc_now()
-    failed = [check for check in result.checks if check.outcome != "pass"]
-    lifting = [row for row in rows if any(row.lifts(check, now) for check in failed)]
+    now, failed = utc_now(), [check for check in result.checks if check.outcome != "pass"]
+    lifting = [row for row in waiver_rows(store, result.artifact) if any(row.lifts(check, now) for check in failed)]
     return any(part.key.startswith("refused_sign_offs") for part in _sign_off_refusal(store, result, lifting) or ())
 
 

@@ -242,9 +242,7 @@ def check_password(store: Store, name: str, password: str) -> User | None:
         with store.write() as conn:
             _note(conn, row.user_id, "sessions.refused", row.user_id)
     if good and row is not None and not row.disabled:
-        raise NotApprovedError(
-            f"{name} waits for the approval of a second admin", f"On this machine: medloop users approve {name}"
-        )
+        raise NotApprovedError(f"{name} waits for a second admin's approval", f"On this machine: medloop users approve {name}")
     return None
 
 
