@@ -63,9 +63,9 @@ def test_a_single_check_among_curves_has_its_interval_as_a_line() -> None:
     [
         (
             plots.curves({"training": {1: 0.25}, "held-out": {0: 0.2}}, title="t", bands={"held-out": {0: (0.1, 0.3)}}),
-            ["0.25", "training, 1", "0.2", "held-out, 0 (0.1 – 0.3)"],
+            ["0.25", "training, step 1", "0.2", "held-out, step 0 (0.1 – 0.3)"],
         ),
-        (plots.curves({"KL": {1: 0.5}}, title="t", marks={"target": 0.6}), ["0.5", "KL, 1", "0.6", "target"]),
+        (plots.curves({"KL": {1: 0.5}}, title="t", marks={"target": 0.6}), ["0.5", "KL, step 1", "0.6", "target"]),
         (plots.lines(["1 Mar"], {"ratings": [3], "choices": [None]}, title="t"), ["3", "ratings, 1 Mar"]),
         (plots.band([(1200, 0.1, -0.1, 0.3)], title="t", marks=(0.05,)), ["+0.100", "1,200 (-0.1 – +0.3)"]),
     ],

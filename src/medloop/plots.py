@@ -70,6 +70,7 @@ def curves(
     bands: Mapping[str, Mapping[int, tuple[float, float]]] | None = None,
     marks: Mapping[str, float] | None = None,
     about: str = "",
+    step_name: str = "step",
 ) -> str:
     """One line per name over the steps of a run, at their places on the scale; a line goes on where it has no value.
 
@@ -78,7 +79,7 @@ def curves(
     bands, marks = bands or {}, marks or {}
     if all(len(values) <= 1 for values in series.values()):
         points = [(name, step, value) for name, values in series.items() for step, value in values.items()]
-        shown = {f"{name}, {step:,}": (value, bands.get(name, {}).get(step)) for name, step, value in points}
+        shown = {f"{name}, {step_name} {step:,}": (value, bands.get(name, {}).get(step)) for name, step, value in points}
         return _values(shown | {name: (value, None) for name, value in marks.items()}, title=title, about=about)
     steps = {step for values in series.values() for step in values}
     legend, rows = _legend(list(series))

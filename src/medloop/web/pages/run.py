@@ -203,5 +203,7 @@ def _trend(
 
     rows = [(str(step), *(cell(name, step) for name in columns)) for step in steps]
     about = t("list_comma").join(f"{name} {column[max(column)]:.3f}" for name, column in columns.items())
-    svg = Markup(plots.curves(columns, title=title, bands=bands, marks=marks, about=about))  # plots escapes its texts itself
+    svg = Markup(
+        plots.curves(columns, title=title, bands=bands, marks=marks, about=about, step_name=t("run_iteration").lower())
+    )  # plots escapes its texts itself
     return Figure(title, svg, caption, (t("run_iteration"), *columns), rows)
