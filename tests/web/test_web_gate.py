@@ -8,10 +8,14 @@ import pytest
 
 from medloop.contracts import GateCheck, GateResult, Incident, sha256_id, utc_now
 from medloop.contracts.evaluation import Interval
+from medloop.contracts.gate import Waiver
 from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.gate_reasons import reason
+from medloop.contracts.release import Ancestor, SafetyLedger
 from medloop.jobs import queue
 from medloop.loop import gate_policy
+from medloop.store import catalog
+from medloop.store.files.artifacts import new_artifact
 from medloop.store.records import crud, gates, lineage, users
 from medloop.testing.models import tiny_adapter, tiny_model
 
@@ -293,3 +297,33 @@ def test_home_waits_for_the_signatures_on_a_verdict_that_two_people_let_pass(bro
     gates.sign(store, gate, by=people[1], approved=True, comment="")
     page = browse("other").get("/web/").text
     assert "Every verdict that passed is signed." in page and "Read and sign" not in page
+
+
+@pytest.mark.parametrize("waived", [False, True])
+def test_the_page_of_a_release_says_that_two_people_let_its_model_pass(browse, store, gate, waived):
+    """Seen: a red "Failed", while the model was released by waiver and with its signatures."""
+    h = sha256_id("x")
+    lifted = Waiver(
+        waiver_id="w1",
+        artifact=ARTIFACT,
+        check="language/zh",
+        reason="English.",
+        author="usr_1",
+        approver="usr_2",
+        expires=utc_now(),
+    )
+    ledger = SafetyLedger(
+        release="v1", base="tiny", base_sha256=h, adapter="models/lora/sft", artifact=ARTIFACT, fingerprint=h, method="sft",
+        ancestors=(Ancestor(path="models/lora/sft", method="sft", artifact=ARTIFACT, finished=utc_now()),), gate_id=gate,
+        gate=gates.get_gate(store, gate), waivers=(lifted,) if waived else (), made_by="test",
+    )  # fmt: skip
+    folder = store.settings.workspace.models / "rl/v1"
+    with new_artifact(folder) as temp:
+        (temp / "safety_ledger.json").write_text(ledger.canonical_json(), encoding="utf-8")
+    entry = catalog.register(store, "release", folder, {"name": "v1"}, actor="test")
+    page = browse("auditor").get(f"/web/releases/{entry.sha256}").text
+    assert ("let pass by waiver (1)" in page) is waived
+    if waived:
+        assert (
+            "经豁免放行（1 项）" in browse("auditor").get(f"/web/releases/{entry.sha256}", headers={"Accept-Language": "zh"}).text
+        )
