@@ -50,11 +50,31 @@ def test_steps_under_a_curve_are_round_and_few(first: int, last: int) -> None:
     assert shown[0] >= first and shown[-1] <= last
 
 
-def test_a_single_check_has_its_interval_as_a_line() -> None:
-    root = ElementTree.fromstring(plots.curves({"held-out": {0: 0.2}}, title="t", bands={"held-out": {0: (0.1, 0.3)}}))
+def test_a_single_check_among_curves_has_its_interval_as_a_line() -> None:
+    series = {"training": {0: 0.1, 1: 0.2}, "held-out": {0: 0.2}}
+    root = ElementTree.fromstring(plots.curves(series, title="t", bands={"held-out": {0: (0.1, 0.3)}}))
     assert not list(root.iter(f"{SVG}polygon")) and any(
         line.attrib.get("stroke-width") == "2.5" for line in root.iter(f"{SVG}line")
     )
+
+
+@pytest.mark.parametrize(
+    ("svg", "values"),
+    [
+        (
+            plots.curves({"training": {1: 0.25}, "held-out": {0: 0.2}}, title="t", bands={"held-out": {0: (0.1, 0.3)}}),
+            ["0.25", "training, step 1", "0.2", "held-out, step 0 (0.1 – 0.3)"],
+        ),
+        (plots.curves({"KL": {1: 0.5}}, title="t", marks={"target": 0.6}), ["0.5", "KL, step 1", "0.6", "target"]),
+        (plots.lines(["1 Mar"], {"ratings": [3], "choices": [None]}, title="t"), ["3", "ratings, 1 Mar"]),
+        (plots.band([(1200, 0.1, -0.1, 0.3)], title="t", marks=(0.05,)), ["+0.100", "1,200 (-0.1 – +0.3)"]),
+    ],
+    ids=["two lines", "target", "one day", "band"],
+)
+def test_lines_of_one_point_are_written_as_values_and_not_as_lonely_dots(svg: str, values: list[str]) -> None:
+    root = ElementTree.fromstring(svg)
+    assert not [mark for tag in ("circle", "polyline", "line") for mark in root.iter(f"{SVG}{tag}")]
+    assert [text.text for text in root.iter(f"{SVG}text")][1:] == values
 
 
 def test_intervals_stay_inside_the_picture() -> None:

@@ -7,6 +7,7 @@ styles, so it works under a strict content security policy: texts have the colou
 readers read the links in their order; the page should list the same things in a table.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -16,6 +17,7 @@ from medloop.plots import COLOURS, FONT, shortened
 WIDE, HIGH = 196, 46  # of a box
 GAP_X, GAP_Y = 96, 18
 MARGIN, TOP = 12, 12
+LABEL = 30  # of a label beside another one
 BEND = HIGH + GAP_Y // 2  # how far a line over several columns is pulled down
 
 
@@ -56,7 +58,11 @@ def draw(boxes: Sequence[Box], lines: Sequence[Line], *, title: str, about: str 
         f'aria-label="{name}" font-family="sans-serif" font-size="{FONT}" fill="currentColor">'
     )
     order = sorted(boxes, key=lambda box: places[box.id])
-    parts = [*(_line(line, places) for line in lines), *(_box(box, *places[box.id]) for box in order)]
+    labels = _label_places(lines, places)
+    parts = [
+        *(_line(line, places, *labels[number]) for number, line in enumerate(lines)),
+        *(_box(box, *places[box.id]) for box in order),
+    ]
     return f"{head}{''.join(parts)}</svg>"
 
 
@@ -117,7 +123,23 @@ def _box(box: Box, x: int, y: int) -> str:
     return f'<a href="{escape(box.href)}" aria-label="{escape(box.about or box.label)}">{inner}</a>'
 
 
-def _line(line: Line, places: Mapping[str, tuple[int, int]]) -> str:
+def _label_places(lines: Sequence[Line], places: Mapping[str, tuple[int, int]]) -> list[tuple[int, int, str]]:
+    """Where the label of each line stands and how it is anchored: at its end, or at its beginning where several lines end in
+    one box. Where several begin there, too, the labels at the end stand beside one another."""
+    into, out = Counter(line.target for line in lines), Counter(line.source for line in lines)
+    seen: Counter[str] = Counter()
+    found = []
+    for line in lines:
+        (x1, y1), (x2, y2) = places[line.source], places[line.target]
+        if into[line.target] > 1 and out[line.source] == 1:
+            found.append((x1 + WIDE + 8, y1 + HIGH // 2 - 6, "start"))
+            continue
+        found.append((x2 - 14 - LABEL * seen[line.target], y2 + HIGH // 2 - 6, "end"))
+        seen[line.target] += 1
+    return found
+
+
+def _line(line: Line, places: Mapping[str, tuple[int, int]], label_x: int, label_y: int, anchor: str) -> str:
     (x1, y1), (x2, y2) = places[line.source], places[line.target]
     x1, y1, y2 = x1 + WIDE, y1 + HIGH // 2, y2 + HIGH // 2
     middle = (x1 + x2) // 2
@@ -128,5 +150,5 @@ def _line(line: Line, places: Mapping[str, tuple[int, int]]) -> str:
         f'<path d="{curve}" fill="none" stroke="currentColor" stroke-opacity="0.55" stroke-width="1.5"{dashes}/>'
         f'<path d="M{x2} {y2} l-8 -4 v8 z" fill-opacity="0.55"/>'
     )
-    label = f'<text x="{x2 - 14}" y="{y2 - 6}" text-anchor="end" font-size="{FONT - 2}">{escape(line.label)}</text>'
+    label = f'<text x="{label_x}" y="{label_y}" text-anchor="{anchor}" font-size="{FONT - 2}">{escape(line.label)}</text>'
     return f"<g><title>{escape(line.about or line.label)}</title>{path}{label if line.label else ''}</g>"

@@ -8,7 +8,8 @@
 
 No scripts and no external styles, so the plots work under a strict content security policy: texts have the colour of the page
 (`currentColor`), marks a palette that is visible on light and dark. Screen readers read `about`, and every mark has its number as
-a <title> for pointers. `standalone` makes a file of a plot, which has no page to take a colour from.
+a <title> for pointers. What has one point only is written as a value. `standalone` makes a file of a plot, which has no page to
+take a colour from.
 """
 
 import math
@@ -22,6 +23,7 @@ WIDTH, HEIGHT = 520, 260
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 36, 30
 LEGEND_ROW = 22  # pixels
 ROW = 26  # of one interval
+VALUE_ROW = 40  # of one number that stands for a plot
 FONT = 13
 LIGHT, DARK = "#17202b", "#e9eef4"  # text of a standalone plot
 
@@ -41,6 +43,9 @@ def bars(values: Mapping[str, float], *, title: str, unit: str = "", about: str 
 
 def lines(days: Sequence[str], series: Mapping[str, Sequence[float | None]], *, title: str, about: str = "") -> str:
     """One line per name over the same days; None leaves a gap. The legend is above the grid."""
+    if len(days) == 1:
+        known = {f"{name}, {days[0]}": (values[0], None) for name, values in series.items() if values[0] is not None}
+        return _values(known, title=title, about=about)
     legend, rows = _legend(list(series))
     start = TOP + rows * LEGEND_ROW
     ticks = _ticks(value for values in series.values() for value in values if value is not None)
@@ -65,23 +70,26 @@ def curves(
     bands: Mapping[str, Mapping[int, tuple[float, float]]] | None = None,
     marks: Mapping[str, float] | None = None,
     about: str = "",
+    step_name: str = "step",
 ) -> str:
     """One line per name over the steps of a run, at their places on the scale; a line goes on where it has no value.
 
     `bands` are the intervals of a line, `marks` named values to compare with, such as a target.
     """
     bands, marks = bands or {}, marks or {}
+    if all(len(values) <= 1 for values in series.values()):
+        points = [(name, step, value) for name, values in series.items() for step, value in values.items()]
+        shown = {f"{name}, {step_name} {step:,}": (value, bands.get(name, {}).get(step)) for name, step, value in points}
+        return _values(shown | {name: (value, None) for name, value in marks.items()}, title=title, about=about)
+    steps = {step for values in series.values() for step in values}
     legend, rows = _legend(list(series))
     start = TOP + rows * LEGEND_ROW
     bounds = [bound for band in bands.values() for interval in band.values() for bound in interval]
     ticks = _ticks([*(value for values in series.values() for value in values.values()), *bounds, *marks.values()])
-    first, last = (
-        min(step for values in series.values() for step in values),
-        max(step for values in series.values() for step in values),
-    )
+    first, last = min(steps), max(steps)
 
     def place(step: int, value: float) -> tuple[float, float]:
-        share = (step - first) / (last - first) if last > first else 0.5
+        share = (step - first) / (last - first)
         return LEFT + 8 + (WIDTH - LEFT - RIGHT - 16) * share, _y(value, ticks, start)
 
     out = [_grid(ticks, start), *legend]
@@ -153,6 +161,9 @@ def spans(
 
 def band(points: Sequence[tuple[float, float, float, float]], *, title: str, marks: Sequence[float] = (), about: str = "") -> str:
     """A line inside the band of its interval, as (x, value, low, high); `marks` are dashed lines to compare with, beside 0."""
+    if len(points) == 1:
+        ((x, value, low, high),) = points
+        return _values({_short(x): (value, (low, high))}, title=title, about=about, signed=True)
     ticks = _ticks([*(bound for point in points for bound in point[2:]), *marks])
     last = max((point[0] for point in points), default=1.0)
     first = min((point[0] for point in points), default=0.0)
@@ -175,6 +186,20 @@ def band(points: Sequence[tuple[float, float, float, float]], *, title: str, mar
         if points
     ]
     return _picture(title, out, about=about)
+
+
+def _values(
+    values: Mapping[str, tuple[float, tuple[float, float] | None]], *, title: str, about: str, signed: bool = False
+) -> str:  # fmt: skip
+    """Each name with its number and interval, where a scale would have one point for each line."""
+    out, sign = [], "+" if signed else ""
+    for index, (name, (value, interval)) in enumerate(values.items()):
+        y = TOP + VALUE_ROW * (index + 0.5)
+        number = f"{value:+.3f}" if signed else _short(value)
+        reach = f" ({interval[0]:{sign}.3g} – {interval[1]:{sign}.3g})" if interval else ""
+        out.append(f'<text x="{LEFT}" y="{y:.1f}" font-size="{FONT * 2}">{escape(number)}</text>')
+        out.append(_text(LEFT + 24 + len(number) * FONT * 1.2, y, f"{name}{reach}", "start"))
+    return _picture(title, out, TOP + VALUE_ROW * len(values), about=about)
 
 
 def standalone(svg: str) -> str:

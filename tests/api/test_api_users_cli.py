@@ -66,6 +66,15 @@ def test_a_key_is_made_listed_by_id_and_revoked(run, settings):
         assert users.find_key(store, text[0]) is None
 
 
+def test_a_key_that_the_first_login_would_revoke_says_so(run):
+    """Seen: a key made as the server's first lines say stopped working when its user logged in."""
+    run("users", "add", "eng", "--role", "engineer")
+    run("users", "add", "bot", "--role", "engineer", "--no-password")
+    said = "eng has not logged in yet: choosing a password at the first login revokes this key. Make another one then."
+    assert said in run("api", "keys", "new", "eng").output
+    assert "revokes this key" not in run("api", "keys", "new", "bot").output
+
+
 @pytest.mark.parametrize(
     "words",
     [

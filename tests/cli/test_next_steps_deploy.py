@@ -49,3 +49,15 @@ def test_the_next_steps_of_a_deployment_run(tmp_path: Path, command_line) -> Non
         run("deploy")  # refused; prints: deploy clear 2
     assert {"deploy", "deploy status", "deploy clear 2", "registry promote 2"} <= steps.keys()
     assert {command for command, code in steps.items() if code} == set()
+
+
+def test_without_a_known_server_no_step_is_printed_that_cannot_run(tmp_path: Path, command_line) -> None:
+    """Seen beside 'api serve --with-model': 'medloop deploy status' named 'medloop deploy', which knew no server."""
+    home = tmp_path / "clinic"
+    init_workspace(home)
+    with open_store(Settings(home=home)) as store:
+        add_versions(store)
+        promote(store, 2, "challenger")
+    said = command_line("--home", home, "deploy", "status").out
+    assert not STEP.findall(said) and "known to that process alone: deploy on its page Deployments." in said
+    assert "deploy on its page Deployments" in command_line("--home", home, "deploy").err

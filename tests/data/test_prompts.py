@@ -51,9 +51,10 @@ def test_too_few_are_refused_with_the_numbers_and_nothing_is_written(desk: Desk)
     assert "medloop data prepare" in desk.run("prompts").error
     desk.import_rows("a", questions(200))
     desk.run("prepare")
-    ran = desk.run("prompts", "--n", "150", "--high-risk", "0.9")
+    assert "150 prompts need as many questions, but train has 120 (13 high-risk)." in desk.run("prompts", "--n", "150").error
+    ran = desk.run("prompts", "--n", "100", "--high-risk", "0.9")
     assert ran.code == 3
-    assert "150 prompts need 135 high-risk ones, but train has" in ran.error
+    assert "100 prompts with a high-risk share of 0.9 need 90 high-risk questions, but train has 13." in ran.error
     proposed = re.findall(r"--n \d+(?: --high-risk [\d.]+)?", ran.error)
     assert len(proposed) == 2
     assert "--high-risk 0 to 1" in desk.run("prompts", "--high-risk", "1.5").error

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from deploy_world import artifact_of, live_version, name_of, promote
+from deploy_world import add_versions, artifact_of, live_version, name_of, promote
 from fastapi.testclient import TestClient
 
+from medloop.contracts import Incident
 from medloop.loop.deploy import deploy_alias, deploy_site, route_at
-from medloop.loop.rollback import clear_block
+from medloop.loop.rollback import block_version, clear_block
 from medloop.store.db import open_store
-from medloop.store.records import sites, users
+from medloop.store.records import crud, sites, users
 from medloop.store.records.deploy_events import block_of, events
 from medloop.store.records.routes import live_route
+from medloop.testing.registry import examine
 from medloop.web.app import create_app
 
 PASSWORD = "correct horse battery"
@@ -160,6 +162,50 @@ def test_the_page_shows_what_answers_and_rolls_back_after_a_confirmation(store, 
     assert block_of(store, artifact_of(store, 2)) is None
     log_in(server, "auditor")
     assert 'action="/web/deployments/' not in server.get("/web/deployments").text
+
+
+def test_the_challenger_is_deployed_on_the_page_and_every_other_version_says_what_is_in_its_way(
+    settings, store, server: TestClient, command_line
+) -> None:
+    add_versions(store, "third", "fourth")
+    csrf = log_in(server, "engineer")
+    form = {"csrf": csrf, "confirm": "yes"}
+    assert server.post("/web/deployments/deploy", data={**form, "version": "1"}).status_code == 200
+    promote(store, 2, "challenger")
+    assert "Deploy the challenger: medloop" in command_line("--home", settings.home, "deploy", "status").out
+    page = server.get("/web/deployments").text
+    assert "Deploy the challenger, version 2" in page and 'name="alias" value="challenger"' in page
+    others = page.split("Other versions: may they go live?")[1].split("</details>")[0]
+    assert re.findall(r"version (\d)", others) == ["4", "3"] and others.count("It may go live. Promote it first.") == 2
+    moved = server.post("/web/deployments/deploy", data={**form, "version": "3", "alias": "challenger"})
+    assert moved.status_code == 409 and "It is not the challenger any more" in moved.text, "never another than the page showed"
+    done = server.post("/web/deployments/deploy", data={**form, "version": "2", "alias": "challenger"})
+    assert f"{name_of(store, 2)} is deployed as the challenger" in done.text and "Deploy the challenger" not in done.text
+    assert live_route(store, "challenger").version == 2 and live_version(store) == 1
+    promote(store, 3, "challenger")
+    block_version(store, 3, actor="test", reason="wrong doses")
+    examine(store, artifact_of(store, 4), "fail")
+    english = server.get("/web/deployments").text
+    assert "wrong doses" in english.split("Deploy the challenger, version 3")[1].split("</details>")[0]
+    assert "&#39;critical_failures&#39; failed" in english or "critical" in english.split("Other versions")[1]
+    zh = server.get("/web/deployments", headers={"Accept-Language": "zh"}).text
+    other = zh.split("其他版本：能否上线？")[1].split("</details>")[0]
+    assert "不能上线：" in other and "未通过" in other and "Cannot" not in other
+    refused = server.post("/web/deployments/deploy", data={**form, "version": "3", "alias": "challenger"})
+    assert refused.status_code == 409 and "wrong doses" in refused.text
+    crud.add(store, [Incident(record_id="fb_1", opened_by="usr_1")], actor="test")
+    clear_block(store, 3, actor="test")
+    assert "open safety incidents (1)" in server.get("/web/deployments").text.split("Deploy the challenger, version 3")[1]
+    said = command_line("--home", settings.home, "deploy", "status").out
+    assert "The challenger cannot go live: There are open safety incidents (1)." in said
+    choices = server.get("/api/v1/deploy", headers=key_of(store, "auditor")).json()["choices"]
+    assert [(row["version"], row["alias"]) for row in choices] == [(4, None), (3, "challenger"), (2, None)]
+    assert all(row["refusal"] for row in choices)
+    body = {"alias": "champion", "version": 3}
+    assert server.post("/api/v1/deploy", json=body, headers=key_of(store, "engineer")).status_code == 409
+    log_in(server, "auditor")
+    page = server.get("/web/deployments").text
+    assert "Other versions: may they go live?" in page and 'action="/web/deployments/' not in page
 
 
 def test_the_loop_of_the_api_rolls_a_version_back_that_turns_bad_and_heals_a_restarted_server(

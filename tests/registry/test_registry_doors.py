@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from fastapi.testclient import TestClient
 from registry_world import copy_workspace
 
+from medloop.contracts import GateCheck, utc_now
 from medloop.registry.mirror import open_mirror
 from medloop.registry.promote import champion
 from medloop.settings import Settings
@@ -250,3 +252,27 @@ def test_the_page_promotes_after_a_confirmation_and_shows_why_not(home: Path, se
     csrf = log_in(server, "clinician")
     assert 'action="/web/registry/' not in server.get("/web/registry").text
     assert server.post("/web/registry/promote", data={**form, "csrf": csrf, "confirm": "yes"}).status_code == 403
+
+
+def test_a_version_that_was_let_pass_by_waiver_is_no_mere_failure_in_the_list(
+    home: Path, command_line, server: TestClient
+) -> None:
+    assert command_line("--home", home, "registry", "add", "bad").code == 0
+    assert " failed " in command_line("--home", home, "registry", "list").out
+    with open_store(Settings(home=home)) as store:
+        people = [users.add_user(store, name, "clinician", actor="test").user_id for name in ("dr.a", "dr.b")]
+        until = utc_now() + timedelta(days=9)
+        failed = GateCheck(name="language/zh", outcome="fail", reason="Half of the answers are not in Chinese.")
+        result = gates.latest_gate(store, hash_of(home, "bad")).model_copy(update={"checks": (failed,)})
+        gates.save_gate(store, result, actor="test")
+        asked = {"check": "language/zh", "reason": "English clinic.", "author": people[0], "expires": until}
+        gates.approve_waiver(store, gates.request_waiver(store, result.artifact, **asked), by=people[1])
+    assert "failed, passed by waiver (1)" in command_line("--home", home, "registry", "list").out
+
+
+def test_models_without_a_step_to_take_have_no_hint_about_its_reason(home: Path, server: TestClient) -> None:
+    server.post("/web/login", data={"name": "engineer", "password": PASSWORD}, headers={"Origin": "http://127.0.0.1"})
+    server.post("/api/v1/registry/versions", json={"artifact": hash_of(home, "good")}, headers=key_of(home, "engineer"))
+    assert "do not name a person" in server.get("/web/registry").text
+    server.post("/api/v1/registry/promote", json={"version": 1}, headers=key_of(home, "engineer"))
+    assert "do not name a person" not in server.get("/web/registry").text

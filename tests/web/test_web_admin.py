@@ -198,6 +198,10 @@ def test_a_key_is_shown_once_works_and_is_refused_once_it_is_revoked(browse, sto
     program, bearer = browse(None).client, {"Authorization": f"Bearer {text}"}
     assert program.get("/api/v1/rlhf/metrics", headers=bearer).status_code == 200
     assert program.get("/api/v1/deploy", headers=bearer).status_code == 403
+    assert "revokes this key" not in page
+    users.add_user(store, "new.eng", "engineer", password=PASSWORD, actor="test", temporary=True)
+    new = admin.post("/web/keys", **{"name": "new.eng", "may:metrics": "yes", "days": "30"}).text
+    assert "new.eng has not logged in yet: choosing a password at the first login revokes this key" in new
     assert "refuses it from now on" in admin.post("/web/keys/revoke", id=key.api_key_id).text
     assert program.get("/api/v1/rlhf/metrics", headers=bearer).status_code == 401
     again = admin.post("/web/keys/revoke", id=key.api_key_id)

@@ -73,6 +73,35 @@ def test_a_second_admin_approves_and_both_are_in_the_log(browse, store, second):
     assert again.status_code == 403 and "does not wait for an approval any more" in again.text
 
 
+def test_over_http_the_second_admin_approves_and_the_first_is_refused(browse, running, store, second):
+    password = secret(browse("admin").post("/web/users", name="new", role="clinician").text)
+    keys = {
+        name: users.new_key(store, users.get_user(store, name), scopes=("users",), actor="test") for name in ("admin", "second")
+    }
+
+    def call(who: str, method: str, path: str = "", **body: str):
+        return running.request(
+            method, f"/api/v1/users{path}", json=body or None, headers={"Authorization": f"Bearer {keys[who]}"}
+        )
+
+    row = next(row for row in call("second", "GET").json()["users"] if row["name"] == "new")
+    assert (row["role"], row["state"], row["requested_by"]) == ("clinician", "waits", "admin")
+    own = call("admin", "POST", "/new/approve", role="clinician")
+    assert own.status_code == 403 and "Another admin has to approve this" in own.json()["error"]
+    assert call("second", "POST", "/new/approve", role="annotator").status_code == 422, "not what is asked for"
+    assert call("second", "POST", "/nobody/approve", role="clinician").status_code == 422
+    assert log_in(browse, "new", password).status_code == 403
+    assert call("second", "POST", "/new/approve", role="clinician").json() == {
+        "name": "new",
+        "role": "clinician",
+        "state": "active",
+    }
+    assert log_in(browse, "new", password).status_code == 303
+    ids = {user.name: user.user_id for user in users.list_users(store)}
+    (entry,) = [row for row in audit.page(store, AuditFilter(subject=ids["new"])) if row["action"] == "users.approve"]
+    assert entry["actor"] == ids["second"] and entry["detail"]["requested_by"] == ids["admin"]
+
+
 def test_a_workspace_with_one_admin_approves_on_the_command_line_and_that_is_recorded(browse, store, settings):
     password = secret(browse("admin").post("/web/users", name="new", role="clinician").text)
     run = lambda *words: CliRunner().invoke(cli, ["--home", str(settings.home), "users", *words])  # noqa: E731

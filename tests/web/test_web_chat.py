@@ -49,7 +49,7 @@ def test_a_question_is_asked_answered_and_judged(visit, store, model) -> None:
     assert page.inner_text(".chat-meta").startswith("Answered by: base") and not page.is_visible(".message.thought")
     page.click(".reasoning summary")
     assert page.inner_text(".message.thought") == "An adult with a cough and no red flag."
-    page.click("button[aria-label='Bad answer']")
+    page.click("button:has-text('Bad answer')")
     page.wait_for_selector("[role=status]:has-text('Saved')")
     page.click(".chat-more summary")
     page.fill("textarea[id^=comment]", "Misses the fever.")
@@ -72,6 +72,73 @@ def test_a_question_is_asked_answered_and_judged(visit, store, model) -> None:
     assert page.inner_text("#chat-log") == "" and page.console_lines == []
 
 
+def kept(page) -> list[str]:
+    return page.evaluate("Object.keys(sessionStorage).filter((key) => key.startsWith('medloop chat '))")
+
+
+def test_a_reload_keeps_the_conversation_in_this_tab_and_nothing_outlives_the_login(visit, store, model) -> None:
+    page = visit("clinician")
+    page.goto("/web/chat")
+    ask(page, "I have had a mild cough for two weeks.")
+    page.click("button:has-text('Bad answer')")
+    page.wait_for_selector("[role=status]:has-text('Saved')")
+    page.click(".chat-more summary")
+    page.fill("textarea[id^=comment]", "Misses the fever.")
+    page.reload()
+    assert page.inner_text(".message.user") == "I have had a mild cough for two weeks."
+    assert page.inner_text(".message.assistant").startswith("Rest, and drink enough.") and not page.is_visible(".message.thought")
+    assert page.get_attribute("button:has-text('Bad answer')", "aria-pressed") == "true"
+    page.click("button:has-text('Good answer')")  # the comment of before the reload goes with it
+    page.wait_for_function("document.querySelector('.chat-feedback [role=status]').textContent.startsWith('Saved')")
+    for _ in range(100):
+        if len(rows := list(crud.iterate(store, Feedback))) == 2:
+            break
+        page.wait_for_timeout(50)
+    first, second = rows
+    assert second.supersedes == first.feedback_id and second.comments == "Misses the fever."
+    ask(page, "And if it gets worse?")
+    messages = model.requests[-1]["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"] and "<think>" not in messages[1]["content"]
+    page.goto("/web/language/zh?next=/web/chat")
+    assert page.locator(".message.user").count() == 2 and "回答版本" in page.inner_text(".chat-meta >> nth=0")
+    page.click("#chat-new")
+    page.reload()
+    assert page.inner_text("#chat-log") == "" and kept(page) == []
+    ask(page, "Only the first person reads this.")
+    page.context.clear_cookies()  # the session is over
+    page.goto("/web/")
+    assert "/web/login" in page.url and kept(page) == []
+    assert page.console_lines == []
+
+
+def test_logging_out_and_another_person_at_the_same_tab_remove_the_conversation(visit, model) -> None:
+    page = visit("clinician")
+    page.goto("/web/chat")
+    ask(page, "Only the first person reads this.")
+    assert kept(page) == ["medloop chat clinician"]
+    page.evaluate("sessionStorage.setItem('medloop chat other', sessionStorage.getItem('medloop chat clinician'))")
+    page.reload()
+    assert kept(page) == ["medloop chat clinician"], "what somebody else left in this tab is removed"
+    page.click("form[action='/web/logout'] button")
+    page.wait_for_url("**/web/login*")
+    assert kept(page) == []
+
+
+def test_a_reload_in_the_middle_of_an_answer_says_that_it_broke_off(visit, model) -> None:
+    page = visit("clinician")
+    page.goto("/web/chat")
+    page.route("**/v1/chat/completions", lambda route: None)  # it never answers
+    page.fill("#chat-text", "Is it flu?")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".message.user")
+    page.reload()
+    page.unroute("**/v1/chat/completions")
+    assert "The answer broke off" in page.inner_text("#chat-log [role=alert]:not([hidden])")
+    page.click("button:has-text('Ask again')")
+    page.wait_for_selector(".chat-feedback")
+    assert len(model.requests[-1]["messages"]) == 1, "what broke off is not told to the model"
+
+
 def test_harm_is_confirmed_consent_is_in_sight_and_nothing_new_is_not_called_saved(visit, store) -> None:
     set_consent_default(store, ("training",), actor="test")
     page = visit("clinician")
@@ -81,7 +148,7 @@ def test_harm_is_confirmed_consent_is_in_sight_and_nothing_new_is_not_called_sav
     page.click(".chat-more summary")
     page.click("button:has-text('Send feedback')")
     page.wait_for_selector("[role=status]:has-text('Nothing new')")
-    page.click("button[aria-label='Good answer']")
+    page.click("button:has-text('Good answer')")
     page.wait_for_selector("[role=status]:has-text('Saved')")
     page.click("button:has-text('Send feedback')")
     page.wait_for_selector("[role=status]:has-text('Nothing new')")

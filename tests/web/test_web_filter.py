@@ -42,6 +42,7 @@ def test_an_engineer_counts_by_a_tree_and_sees_the_way_to_the_dataset(store, bro
     build_from_feedback(store, FeedbackConfig(test_share=0), seed=1, actor="t")
     drawn = browse("engineer").get("/web/filter").text
     svg = re.search(r"<svg.*?</svg>", drawn, re.S)[0]
+    assert '<div class="plot scroll" tabindex="0" role="region"' in drawn, "its letters are too small in a column"
     assert "Corrections" in svg and "sft_train.jsonl" in svg and ">3</text>" in svg
     assert re.search(r"Traces → Ratings</td><td class=\"number\">1<", drawn)
     zh = browse("engineer").get(f"/web/filter?{ASKED}", headers={"Accept-Language": "zh"}).text

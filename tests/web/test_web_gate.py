@@ -8,11 +8,15 @@ import pytest
 
 from medloop.contracts import GateCheck, GateResult, Incident, sha256_id, utc_now
 from medloop.contracts.evaluation import Interval
+from medloop.contracts.gate import Waiver
 from medloop.contracts.gate_config import GateConfig
 from medloop.contracts.gate_reasons import reason
+from medloop.contracts.release import Ancestor, SafetyLedger
 from medloop.jobs import queue
 from medloop.loop import gate_policy
-from medloop.store.records import crud, gates, users
+from medloop.store import catalog
+from medloop.store.files.artifacts import new_artifact
+from medloop.store.records import crud, gates, lineage, users
 from medloop.testing.models import tiny_adapter, tiny_model
 
 ARTIFACT = sha256_id("adapter")
@@ -245,3 +249,81 @@ def test_the_policy_over_http(running, store):
     shown = call("engineer", "GET").json()
     assert shown["settings"]["n"] == 5 and shown["changed"]["n"] == "5" and len(shown["adopted_by"]) == 2 and not shown["waiting"]
     assert (shown["settings"]["sign_offs"], before["settings"]["sign_offs"]) == (3, 1), "what is not named stays"
+
+
+def test_what_stands_in_brackets_of_a_reason_is_chinese_too(browse, store):
+    untrusted = "risk (recall 0.61 [0.40, 0.80] of 40 may be below 0.7); my.rule:Own (emergencies called routine 0.3 [0.2, 0.4] of 50 may be above 0.1)"
+    tainted = {"flag": "tainted", "reason": "trained on data erased in er_1a2b"}
+    checks = (
+        GateCheck.because("judges", "fail", reason("judges_untrusted", names=untrusted)),
+        GateCheck.because("erasure", "fail", reason("erasure_model", **tainted), reason("erasure_parent", name="sft", **tainted)),
+    )
+    hashes = {name: sha256_id(name) for name in ("weights", "base", "baseline_artifact", "report", "config")}
+    result = GateResult(artifact=ARTIFACT, **hashes, label="tiny+rl", baseline="tiny", outcome="fail", checks=checks)
+    gate = gates.save_gate(store, result, actor="test")
+    zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
+    assert "危险建议（召回率 0.61 [0.40, 0.80]（40 例），可能低于 0.7）；my.rule:Own（急症判为常规的比例 0.3" in zh
+    assert "该模型已被标记为“受数据删除影响”（训练所用数据已在删除 er_1a2b 中删除）。" in zh and "may be" not in zh
+    with store.write() as conn:
+        lineage.flag_artifact(conn, ARTIFACT, "tainted", tainted["reason"], actor="test")
+    zh = browse("auditor").get(f"/web/gate/{gate}", headers={"Accept-Language": "zh"}).text
+    assert "受数据删除影响（训练所用数据已在删除 er_1a2b 中删除），请用" in zh and "trained on" not in zh
+
+
+def test_a_policy_adopted_after_a_verdict_of_unknown_settings_is_told_without_english_brackets(browse, store, gate):
+    passed = (GateCheck(name="texts", outcome="pass", reason="Fine."),)
+    update = {"outcome": "pass", "needs_sign_offs": 1, "checks": passed, "changed_settings": {"n": "70"}}
+    gate = gates.save_gate(store, gates.get_gate(store, gate).model_copy(update=update), actor="test")
+    gate_policy.adopt(store, GateConfig(margin=0.01), by=users.get_user(store, "clinician").user_id)
+    address = f"/web/gate/{gate}"
+    zh = browse("auditor").get(address, headers={"Accept-Language": "zh"}).text
+    assert "结论已有 0 个签核，共需 2 个。此处无法得知其设置" in zh and "<dd>0 / 2</dd>" in zh and "not known here" not in zh
+    assert "Its settings are not known here" in browse("auditor").get(address).text
+
+
+def test_home_waits_for_the_signatures_on_a_verdict_that_two_people_let_pass(browse, store, gate):
+    """Seen: "was refused" and "No verdict waits for a signature", while two clinicians had to sign it."""
+    assert "was refused; what serves today stays" in browse("clinician").get("/web/").text
+    people = [users.get_user(store, name).user_id for name in ("clinician", "other")]
+    until = utc_now() + timedelta(days=9)
+    waiver = gates.request_waiver(store, ARTIFACT, check="language/zh", reason="English clinic.", author=people[0], expires=until)
+    assert "was refused" in browse("other").get("/web/").text, "one person alone lifts nothing"
+    gates.approve_waiver(store, waiver, by=people[1])
+    page = browse("other").get("/web/").text
+    assert "did not pass; two people let it pass." in page and "was refused" not in page and "Read and sign" in page
+    assert "People who read the verdict have to sign it: 1." in page
+    gates.sign(store, gate, by=people[0], approved=True, comment="")
+    assert "Read and sign" in browse("other").get("/web/").text, "nobody signs for their own waiver"
+    gates.sign(store, gate, by=people[1], approved=True, comment="")
+    page = browse("other").get("/web/").text
+    assert "Every verdict that passed is signed." in page and "Read and sign" not in page
+
+
+@pytest.mark.parametrize("waived", [False, True])
+def test_the_page_of_a_release_says_that_two_people_let_its_model_pass(browse, store, gate, waived):
+    """Seen: a red "Failed", while the model was released by waiver and with its signatures."""
+    h = sha256_id("x")
+    lifted = Waiver(
+        waiver_id="w1",
+        artifact=ARTIFACT,
+        check="language/zh",
+        reason="English.",
+        author="usr_1",
+        approver="usr_2",
+        expires=utc_now(),
+    )
+    ledger = SafetyLedger(
+        release="v1", base="tiny", base_sha256=h, adapter="models/lora/sft", artifact=ARTIFACT, fingerprint=h, method="sft",
+        ancestors=(Ancestor(path="models/lora/sft", method="sft", artifact=ARTIFACT, finished=utc_now()),), gate_id=gate,
+        gate=gates.get_gate(store, gate), waivers=(lifted,) if waived else (), made_by="test",
+    )  # fmt: skip
+    folder = store.settings.workspace.models / "rl/v1"
+    with new_artifact(folder) as temp:
+        (temp / "safety_ledger.json").write_text(ledger.canonical_json(), encoding="utf-8")
+    entry = catalog.register(store, "release", folder, {"name": "v1"}, actor="test")
+    page = browse("auditor").get(f"/web/releases/{entry.sha256}").text
+    assert ("let pass by waiver (1)" in page) is waived
+    if waived:
+        assert (
+            "经豁免放行（1 项）" in browse("auditor").get(f"/web/releases/{entry.sha256}", headers={"Accept-Language": "zh"}).text
+        )

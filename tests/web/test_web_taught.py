@@ -10,6 +10,8 @@ from medloop.contracts import Correction, sha256_id, utc_now
 from medloop.loop import codebook_trial, taught
 from medloop.loop.codebook import propose_from
 from medloop.loop.rubrics import draft_from
+from medloop.store import catalog
+from medloop.store.files.artifacts import new_artifact, verify_artifact
 from medloop.store.records import codebook, criteria, crud, lineage, users
 from medloop.store.records.withdrawals import withdraw
 
@@ -56,6 +58,20 @@ def test_a_clinician_sees_rule_criteria_and_dataset_of_their_correction_and_the_
     mine = me.get("/web/history").text
     assert f"/web/history/{corrected}" in mine and "0 wait for you" in mine
     assert other.get(f"/web/history/{corrected}").status_code == 404, "somebody else's correction"
+
+
+def test_a_dataset_that_was_built_again_is_named_once(store, browse, corrected):
+    """Seen after an erasure had rewritten it: the same dataset in two lines, with the same time."""
+    for rows in (1, 2):
+        folder = store.settings.home / "data/feedback/w1"
+        with new_artifact(folder, replace=True) as temp:
+            (temp / "rows.jsonl").write_text("{}\n" * rows, encoding="utf-8")
+        sha256 = verify_artifact(folder).sha256
+        catalog.register(store, "dataset", folder, {"name": "w1"}, actor="test")
+        with store.write() as conn:
+            lineage.add_records(conn, sha256, [corrected])
+    page = browse("clinician").get(f"/web/history/{corrected}").text
+    assert page.count(">data/feedback/w1<") == 1
 
 
 def test_reasoning_is_folded_before_and_now_and_the_experts_reason_is_shown(store, browse, says):

@@ -53,6 +53,21 @@ def test_the_dashboard_says_when_the_last_trigger_ran(browse, store):
     assert "暂不训练：retrain-1 已于 <time" in zh
 
 
+def test_the_dashboard_names_the_reason_why_training_is_due(browse, store):
+    """Seen: "There is a reason to train again" below "485 of 1,000" records and "2 of 3" flags; it was the schedule."""
+    shared = {"session_id": "s", "agent_name": "a", "agent_response": "r", "rating": 3, "consent": ("training",)}
+    old = utc_now() - timedelta(days=30)
+    people = [users.get_user(store, name).user_id for name in ("clinician", "other")]
+    rows = [Feedback(**shared, user_query=f"q{n}", recorded_by=people[n % 2], timestamp=old, received=old) for n in range(60)]
+    crud.add(store, rows, actor="t")
+    page = browse("engineer").get("/web/dashboard").text
+    assert "60 of 1,000 new usable records." in page and "It is time to train again (some days with fewer records)" in page
+    assert (
+        "已满足再训练条件（间隔已久，记录虽少）"
+        in browse("engineer").get("/web/dashboard", headers={"Accept-Language": "zh"}).text
+    )
+
+
 def test_a_rater_is_told_when_a_rating_does_not_settle_the_item(browse, fill, store):
     fill(item("rate", QUESTION, BAD, raters=1))
     slow, quick = browse("annotator"), browse("clinician")

@@ -54,7 +54,7 @@ COMPOSED = {
     "trust": ("trust_trusted", "trust_read_", "trust_unmeasured", "trust_recall", "trust_precision", "trust_agreement", "trust_missed", "trust_false_alarms", "trust_unknown", "trust_value", "trust_low",
         "trust_high", "trust_cases", "trust_ties", "trust_missing", "trust_kind_", "trust_problem_", "trust_wrong_", "trust_stratum_", "trust_source_"),
     "lineage": ("lineage_kind_", "lineage_kinds_", "lineage_detail_", "lineage_flag_", "lineage_role_"),
-    "deployments": ("deployments_kind_",),
+    "deployments": ("deployments_kind_", "deployments_deploy"),
     "filter": ("filter_join_", "filter_test_", "filter_rlhf_", "filter_is_", "filter_value_"),
     "registry": ("registry_gate_", "registry_promote_", "registry_action_", "registry_champion", "registry_challenger"),
     "experiments": ("experiment_state_", "experiment_open_", "experiment_is_", "experiment_guard_", "experiment_metric_",

@@ -42,6 +42,7 @@ from medloop.api.routes import (
     rubrics,
     sites,
     train,
+    users,
     widget,
 )
 from medloop.deploy.alarms import LiveAnswers
@@ -147,6 +148,7 @@ def create_app(
         rubrics,
         deploy,
         sites,
+        users,
         experiments,
     )
     for router in (*(module.router for module in routes), feedback_read.metrics_router, *pages):

@@ -39,6 +39,7 @@ from medloop.store.records.incident_rows import (
 from medloop.store.records.quarantine import AlreadyDecidedError, TraceFirstError
 from medloop.store.records.registry import NoSuchVersionError, PromotionRefusedError
 from medloop.store.records.review_queue import LapsedError, UnknownItemError
+from medloop.store.records.users import SecondAdminError
 
 ErrorPage = Callable[[Request, int, MedloopError | None], Awaitable[Response]]
 
@@ -63,6 +64,7 @@ CODES: tuple[tuple[type[MedloopError], int], ...] = (
     (StateError, 409),
     (LapsedError, 409),
     (SecondPersonError, 403),
+    (SecondAdminError, 403),
     (NotAllowedError, 403),
     (DecidedError, 409),
     (ChangedSinceRequestError, 409),

@@ -70,6 +70,8 @@ def create(
         return
     ui.say(f"Backup {manifest.backup_id}: the database and {len(manifest.files):,} file(s), {_size(manifest.bytes)}.")
     ui.say(f"New in {ui.shown(place)}: {_size(manifest.new_bytes)}. The audit log had {manifest.database.audit_rows:,} rows.")
+    if settings.backup.folder is None:
+        ui.say(f"To let erasures reach these backups, add to medloop.yaml: backup: {{folder: {place.absolute()}}}")
     _say_gaps(manifest)
     _anchor(settings)
 
@@ -209,6 +211,10 @@ def _say_access(access: AccessChanges | None, revoked: bool, made: str) -> None:
     if access is None:
         ui.say(f"API keys, passwords and roles are as at {made}: what was revoked or changed since then works again.")
         ui.say("Revoke it again: medloop api keys revoke ID, users disable NAME, users password NAME.")
+        ui.say(
+            "Whoever was erased since, without a later backup or the setting backup.folder, is back: copy keys/erased.jsonl of"
+        )
+        ui.say("the old workspace into keys/ of this one, and run in it: medloop erase --replay")
     elif revoked:
         ui.say(f"API keys revoked: {access.keys:,}. Users who must change their password at the next login: {access.users:,}.")
     else:

@@ -9,7 +9,16 @@ from medloop.cli import ui
 from medloop.contracts.assistant import Champion, Route
 from medloop.contracts.deploy import DeployKind
 from medloop.errors import ResultError
-from medloop.loop.deploy import DeployOutcome, DeployStatus, deploy_alias, deploy_status, holder_of, open_fleet, serving_folder
+from medloop.loop.deploy import (
+    NO_REPLICAS,
+    DeployOutcome,
+    DeployStatus,
+    deploy_alias,
+    deploy_status,
+    holder_of,
+    open_fleet,
+    serving_folder,
+)
 from medloop.loop.live_watch import LiveWatch, WatchReport
 from medloop.loop.rollback import block_version, clear_block, roll_back
 from medloop.store.audit_trail import actor
@@ -101,8 +110,13 @@ def status(json_: ui.AsJson = False) -> None:
         ui.next_step(f"deploy clear {event.version}", "Clear it:")
     if found.refusal is not None:
         ui.say(f"The champion cannot go live: {found.refusal}")
-    elif live is None or live.version != found.champion:
+    elif found.replicas and (live is None or live.version != found.champion):
         ui.next_step("deploy", "Deploy the champion:")
+    for choice in (row for row in found.choices if row.alias == "challenger" and (row.refusal or found.replicas)):
+        if choice.refusal is not None:
+            ui.say(f"The challenger cannot go live: {choice.refusal}")
+        else:
+            ui.next_step("deploy --challenger", "Deploy the challenger:")
 
 
 @deploy_app.command("list")
@@ -232,7 +246,7 @@ def _main_answers(sites: list[str]) -> str:
 
 def _say_replicas(found: DeployStatus) -> None:
     if not found.replicas:
-        ui.say("No model server is known; name them in deploy.replicas (medloop.yaml).")
+        ui.say(f"No model server is known. {NO_REPLICAS}.")
         return
     rows = [
         (state.url, "up" if state.is_up else "down", ", ".join(model.name for model in state.models) or state.problem)

@@ -21,6 +21,11 @@ from medloop.store.audit_trail import actor
 from medloop.store.db import open_store
 from medloop.store.records.evidence import SOURCES, ForeignRecord
 
+CACHES = "reports/eval/answers/"
+CACHES_GO = (
+    f"caches of models' answers in {CACHES}: nobody can tell which lines answer an erased question, so each erasure removes all"
+)
+
 
 def register(app: typer.Typer) -> None:
     app.command("erase")(erase)
@@ -102,6 +107,11 @@ def erase(
         path = proof_path(store, proof.erasure_id)
     _print_proof(proof)
     ui.say(f"Proof: {ui.shown(path)}; readable version: {path.with_suffix('.md').name}")
+    if settings.backup.folder is None and settings.backup_key_file.is_file():
+        ui.say(
+            "Backups from before still hold the person's text and its keys, because backup.folder is not set. Put this erasure"
+        )
+        ui.say("beside them now, or a restore brings the person back: medloop backup create FOLDER")
     _require_complete(proof)
 
 
@@ -157,9 +167,13 @@ def _print_preview(plan: ErasurePreview) -> None:
     ui.say("Would be removed (nothing was changed):")
     for table, rows in plan.rows.items():
         ui.say(f"{rows:>9,}  {table}")
-    ui.say(f"{len(plan.files):>9,}  files that contain their text or were made from them")
+    caches = [name for name in plan.files if name.startswith(CACHES)]
+    ui.say(f"{len(plan.files) - len(caches):>9,}  files that contain their text or were made from them")
     for name in plan.files:
-        ui.say(f"           {name}")
+        if name not in caches:
+            ui.say(f"           {name}")
+    if caches:
+        ui.say(f"{len(caches):>9,}  {CACHES_GO}")
     ui.say(f"{plan.datasets:>9,}  dataset versions and files that contain them; models trained on these would be flagged")
     for job in plan.jobs:
         ui.say(f"           {job}: uses them and would be cancelled")
@@ -190,7 +204,12 @@ def _print_proof(proof: ErasureProof) -> None:
     ui.say(f"Erasure {proof.erasure_id}: {'complete' if proof.complete else 'NOT complete'}")
     for table, rows in proof.rows.items():
         ui.say(f"{rows:>9,}  {table}")
+    caches = [file for file in proof.files if file["path"].startswith(CACHES)]
+    if caches:
+        ui.say(f"{len(caches):>9,}  {CACHES_GO}")
     for file in proof.files:
+        if file in caches:
+            continue
         hashes = f"{file['before'][7:19]} -> {file.get('after', 'gone')[-64:][:12]}"
         ui.say(f"{file['rows']:>9,}  rows or places in {file['path']}, {file['action']} ({hashes})")
     for model in proof.flagged:

@@ -98,6 +98,7 @@ def gate(
         if stored:
             gates.save_gate(store, result, actor=actor())
         refusal = gates.refusal_below_checks(store, result) if stored else None
+        waived = gates.waived_checks(store, result)
     if json_:
         ui.say_json({"gate": result.content_id() if stored else None, **result.model_dump(mode="json", exclude_none=True)})
     else:
@@ -106,7 +107,7 @@ def gate(
         ui.say(_stored_sentence(result, stored=stored, bound=examined.bound))
         if stored:
             ui.say(f"Promotion: {refusal or 'allowed now.'}")
-    _exit(result, read_report(examined.report))
+    _exit(result, read_report(examined.report), waived=waived)
 
 
 def _side(spec: str | None) -> ModelRef | Path | None:
@@ -121,9 +122,13 @@ def _stored_sentence(result: GateResult, *, stored: bool, bound: bool) -> str:
     return "Nothing was stored." if bound else "Nothing was stored: answers in a file say nothing about the bytes of a model."
 
 
-def _exit(result: GateResult, report: EvalReport) -> None:
-    """A verdict other than a pass ends with its own exit code."""
+def _exit(result: GateResult, report: EvalReport, *, waived: int) -> None:
+    """A verdict other than a pass ends with its own exit code, also where a waiver from before lifts what did not pass."""
     counts = Counter(check.outcome for check in result.checks)
+    if waived:
+        kind = ResultError if result.outcome == "fail" else NotEnoughEvidenceError
+        what = f"{result.label} did not pass the gate: {_checks(waived)}, see above; waivers from before lift them"
+        raise kind(what, f"What a promotion still needs: medloop gate show {result.content_id()[7:19]}")
     if result.outcome == "fail":
         raise ResultError(f"The gate refuses {result.label}: {_checks(counts['fail'])} failed, see above", "Do not promote it")
     if result.outcome == "not_enough_evidence":
@@ -167,7 +172,10 @@ def list_(
     """
     with open_store(ui.settings()) as store:
         results = gates.list_gates(store, limit=limit)
-        signed = {result.content_id(): len(gates.approvals(store, result)) for result in results}
+        signed = {
+            result.content_id(): f"{len(gates.approvals(store, result))}/{gates.sign_offs_needed(store, result)}"
+            for result in results
+        }
     if json_:
         for result in results:
             ui.say_json({"gate": result.content_id(), **result.model_dump(mode="json", exclude={"checks"}, exclude_none=True)})
@@ -177,7 +185,7 @@ def list_(
         return
     rows = [
         (result.content_id()[7:19], f"{result.timestamp:%Y-%m-%d %H:%M}", result.label, result.artifact[7:19],
-         OUTCOMES[result.outcome], f"{signed[result.content_id()]}/{result.needs_sign_offs}")
+         OUTCOMES[result.outcome], signed[result.content_id()])
         for result in results
     ]  # fmt: skip
     ui.table(("gate", "time (UTC)", "model", "artifact", "outcome", "sign-offs"), rows)

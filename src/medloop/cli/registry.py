@@ -210,7 +210,9 @@ def push(
 
 
 def _outcome(listed: ListedVersion) -> str:
-    return "not examined" if listed.gate_outcome is None else OUTCOMES[listed.gate_outcome]
+    if listed.gate_outcome is None:
+        return "not examined"
+    return OUTCOMES[listed.gate_outcome] + (f", passed by waiver ({listed.waived})" if listed.waived else "")
 
 
 def _cells(listed: ListedVersion) -> tuple[str, ...]:

@@ -56,7 +56,9 @@ def _show(made: Release) -> None:
     if made.already:
         ui.say(f"Already released: {folder} is this model. Nothing to do.")
     else:
-        ui.say(f"Released {ledger.adapter} as {folder}: {len(ledger.files)} files, {ledger.records:,} records behind it.")
+        ui.say(
+            f"Released {ledger.adapter} as {folder}: {len(ledger.files)} files, {ledger.records:,} records of feedback behind it."
+        )
     for name, reason in ledger.missing.items():
         ui.say(f"Missing: {name}. {reason}.")
     ui.say(f"Safety ledger: {folder}/{PAGE}")

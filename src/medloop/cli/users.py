@@ -59,7 +59,7 @@ def list_(json_: ui.AsJson = False) -> None:
     rows = []
     for user in known:
         logs_in = "with a password" if user.has_password else "with keys only"
-        state = "disabled" if user.disabled else "waits for approval" if user.waits else "active"
+        state = "waits for approval" if user.state == "waits" else user.state
         role = user.role if user.site == DEFAULT_SITE else f"{user.role} at {user.site}"
         rows.append((user.name, role, logs_in, state, _day(user.created)))
     ui.table(("name", "role", "logs in", "state", "since"), rows)
@@ -134,13 +134,13 @@ def new(
     """
     expires = utc_now() + timedelta(days=days) if days else None
     with open_store(ui.settings()) as store:
-        clinicians = [users.get_user(store, person) for person in speaks_for or ()]
-        text = users.new_key(
-            store, users.get_user(store, name), scopes=scope or (), expires=expires, speaks_for=clinicians, actor=actor()
-        )
+        clinicians, user = [users.get_user(store, person) for person in speaks_for or ()], users.get_user(store, name)
+        text = users.new_key(store, user, scopes=scope or (), expires=expires, speaks_for=clinicians, actor=actor())
     ui.say(f"Key: {text}")
     ends = f" It expires on {expires:%Y-%m-%d}." if expires else ""
     ui.say(f"It is shown only once.{ends} Send it as 'Authorization: Bearer KEY'.")
+    if user.must_change:
+        ui.say(f"{name} has not logged in yet: choosing a password at the first login revokes this key. Make another one then.")
 
 
 @keys_app.command("list")

@@ -46,8 +46,12 @@ def make_prompts(workspace: Workspace, *, count: int, high_risk: float, seed: in
     risky, routine = _candidates(train, seed)
     high_risk_count = max(math.ceil(count * high_risk), count - len(routine))
     if len(risky) < high_risk_count:
+        few, total = math.ceil(count * high_risk), len(risky) + len(routine)
+        need = (
+            f"{count} prompts with a high-risk share of {high_risk:g} need {few} high-risk questions, but train has {len(risky)}"
+        )
         raise InputError(
-            f"{count} prompts need {high_risk_count} high-risk ones, but train has {len(risky)} ({len(routine)} routine)",
+            f"{count} prompts need as many questions, but train has {total} ({len(risky)} high-risk)" if count > total else need,
             f"Use {' or '.join(_possible_draws(count, high_risk, len(risky), len(routine)))}, or import and prepare more data",
         )
     chosen = sorted([*draw(risky, high_risk_count), *draw(routine, count - high_risk_count)], key=_by_priority)

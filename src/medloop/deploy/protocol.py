@@ -192,8 +192,9 @@ class Deployment:
                 asked += 1
                 if not verdict.passed:
                     self.say("canary", verdict.reason, replica=server.url, numbers={"asked": asked, "failed": 1})
+                    why = verdict.reason.rstrip(".")
                     raise CanaryFailedError(
-                        f"{self.target.name} did not go live: the canary '{verdict.canary_id}' failed ({verdict.reason})",
+                        f"{self.target.name} did not go live: the canary '{verdict.canary_id}' failed ({why})",
                         "Train or choose another version",
                     )
         except ServerDownError as error:

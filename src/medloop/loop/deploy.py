@@ -38,7 +38,10 @@ from medloop.store.records.routes import add_route, live_route, site_champion, s
 from medloop.store.records.sites import known_site
 
 BASE = "base"
-NO_REPLICAS = "Name the model servers: deploy.replicas in medloop.yaml, such as http://127.0.0.1:8001"
+NO_REPLICAS = (
+    "Name the model servers: deploy.replicas in medloop.yaml, such as http://127.0.0.1:8001; the server that"
+    " 'medloop api serve --with-model' starts is known to that process alone: deploy on its page Deployments"
+)
 _UNFINISHED = re.compile(r"<think>(?!.*</think>)", re.IGNORECASE | re.DOTALL)
 
 
@@ -105,14 +108,15 @@ def _problem(canary: Canary, answer: ServedAnswer, guard: InputGuard | None) -> 
 
 
 def deploy_alias(
-    fleet: Fleet, alias: Champion = "champion", *, actor: str, reason: str = "", merged: bool = False
+    fleet: Fleet, alias: Champion = "champion", *, actor: str, reason: str = "", merged: bool = False, version: int | None = None
 ) -> DeployOutcome:  # fmt: skip
     """Bring the version with this alias live on every server; the same again continues or changes nothing.
 
-    With `merged`, on the servers that were started with its merged weights (deploy/merge.py), under the name of their folder.
+    With `version`, only if that one has the alias: whoever read about one version never deploys another. With `merged`, on the
+    servers that were started with its merged weights (deploy/merge.py), under the name of their folder.
     """
     store, reason = fleet.store, checked_reason(reason)
-    stored = holder_of(store, alias)
+    stored = holder_of(store, alias) if version is None else registry.get_version(store, store.settings.registry.model, version)
     if refusal := live_refusal(store, stored, alias):
         raise DeployRefusedError(f"{stored.record.label} cannot go live: {refusal}")
     with fleet.deploying():
@@ -214,6 +218,18 @@ def target_of(stored: StoredVersion, copy: ServedCopy) -> Target:
 
 
 @dataclass(frozen=True)
+class DeployChoice:
+    """A version that does not answer yet. With an alias it can be deployed, without one it has to be promoted first; `refusal`
+    says why it may not go live."""
+
+    version: int
+    name: str
+    alias: Champion | None
+    artifact: str
+    refusal: str | None
+
+
+@dataclass(frozen=True)
 class DeployStatus:
     live: Route | None
     challenger: Route | None
@@ -223,6 +239,7 @@ class DeployStatus:
     blocked: tuple[DeployEvent, ...]
     alarms: tuple[DeployEvent, ...]
     sites: dict[str, Route]  # that have a champion of their own
+    choices: tuple[DeployChoice, ...]  # newest first
 
 
 def deploy_status(store: Store) -> DeployStatus:
@@ -240,8 +257,22 @@ def deploy_status(store: Store) -> DeployStatus:
     return DeployStatus(
         live, live_route(store, "challenger"), observed(store), refusal or None, champion,
         tuple(event for event in blocks.values() if event.kind == "block"),
-        tuple(event for event in standing if event.timestamp >= answering[event.served_name]), sites,
+        tuple(event for event in standing if event.timestamp >= answering[event.served_name]), sites, tuple(_choices(store)),
     )  # fmt: skip
+
+
+def _choices(store: Store) -> Iterator[DeployChoice]:
+    """What could be deployed: the versions that answer neither as champion nor, where they hold it, as challenger."""
+    model = store.settings.registry.model
+    holders = registry.current(store, model)
+    held = {holders[alias].version: alias for alias in ("challenger", "champion") if alias in holders}
+    for stored in reversed(registry.versions(store, model)):
+        record, alias = stored.record, held.get(stored.record.version)
+        answering = [live_route(store), live_route(store, alias) if alias else None]
+        if any(route is not None and route.artifact == record.artifact for route in answering):
+            continue
+        refusal = block_refusal(store, stored) or promotion_refusal(store, record.artifact)
+        yield DeployChoice(record.version, record.name, alias, record.artifact, refusal)
 
 
 def observed(store: Store) -> tuple[ReplicaState, ...]:

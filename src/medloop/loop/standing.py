@@ -99,7 +99,7 @@ def loop_standing(store: Store, *, runs: RunCounts = RunCounts(), pending: bool 
         _train(store, runs),
         _made(store, "evaluate", EVALUATIONS),
         _gate(store, recent),
-        _sign_off(recent, unsigned),
+        _sign_off(store, recent, unsigned),
         _register(store, recent, unsigned),
         _deploy(store, safety),
         _experiment(store),
@@ -188,6 +188,8 @@ def _gate(store: Store, recent: list[GateResult]) -> StageStanding:
     newest = recent[0]
     states: dict[str, StageState] = {"pass": "done", "fail": "stopped", "not_enough_evidence": "waiting"}
     values = {"name": newest.label}
+    if newest.outcome != "pass" and gates.waived_checks(store, newest):
+        return StageStanding("gate", gates.count(store), "done", "waived", values, newest.content_id(), newest.timestamp)
     return StageStanding(
         "gate", gates.count(store), states[newest.outcome], newest.outcome, values, newest.content_id(), newest.timestamp
     )
@@ -201,16 +203,21 @@ def _newest_of_each(recent: list[GateResult]) -> list[GateResult]:
     return list(newest.values())
 
 
+def _is_passed(store: Store, result: GateResult) -> bool:
+    """By itself, or because two people have waived what did not pass."""
+    return result.outcome == "pass" or gates.waived_checks(store, result) > 0
+
+
 def _lacks_sign_offs(store: Store, result: GateResult) -> bool:
-    return result.outcome == "pass" and len(gates.approvals(store, result)) < result.needs_sign_offs
+    return _is_passed(store, result) and gates.lacks_sign_offs(store, result)
 
 
-def _sign_off(recent: list[GateResult], unsigned: list[GateResult]) -> StageStanding:
+def _sign_off(store: Store, recent: list[GateResult], unsigned: list[GateResult]) -> StageStanding:
     if unsigned:
         first = unsigned[0]
-        values: dict[str, str | int] = {"name": first.label, "needed": first.needs_sign_offs}
+        values: dict[str, str | int] = {"name": first.label, "needed": gates.sign_offs_needed(store, first)}
         return StageStanding("sign_off", len(unsigned), "waiting", "unsigned", values, first.content_id(), first.timestamp)
-    passed = any(result.outcome == "pass" for result in recent)
+    passed = any(_is_passed(store, result) for result in recent)
     return StageStanding("sign_off", 0, "done" if passed else "idle", "signed" if passed else "none")
 
 
@@ -220,7 +227,7 @@ def _register(store: Store, recent: list[GateResult], unsigned: list[GateResult]
     numbers = {stored.record.artifact: stored.record.version for stored in registry.versions(store, model)}
     held = {change.version for change in registry.current(store, model).values()}
     waiting = {result.artifact for result in unsigned}
-    free = [result for result in _newest_of_each(recent) if result.outcome == "pass" and result.artifact not in waiting]
+    free = [result for result in _newest_of_each(recent) if _is_passed(store, result) and result.artifact not in waiting]
     champion = registry.current(store, model).get("champion")
     if free and free[0].artifact not in numbers:
         return StageStanding("register", len(numbers), "waiting", "unregistered", {"name": free[0].label})

@@ -63,7 +63,9 @@ class AnswerNow:
 
 def outcome_of(store: Store, correction_id: str, *, sender: str) -> CorrectionOutcome:
     nodes = lineage_graph(store, correction_id, sender=sender).nodes
-    made = sorted((node for node in nodes if node.kind in MADE), key=lambda node: MADE.index(node.kind))
+    now = {node.label for node in nodes if not node.replaced}  # a dataset that was built again is one thing
+    kept = (node for node in nodes if node.kind in MADE and (not node.replaced or node.label not in now))
+    made = sorted(kept, key=lambda node: MADE.index(node.kind))
     return CorrectionOutcome(taught_by(store, [correction_id]).get(correction_id), _shown(store, correction_id), made)
 
 

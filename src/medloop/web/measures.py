@@ -5,7 +5,7 @@
 A name that somebody made up, such as an own suite, stays as it is.
 """
 
-from medloop.contracts.validity import judge_name
+from medloop.contracts.validity import JUDGE_NAMES, judge_name
 from medloop.evaluate.hacking.slices import ALL
 from medloop.web.words import Translator
 
@@ -30,6 +30,11 @@ def stratum_name(name: str, t: Translator) -> str:
 def slice_part(name: str, t: Translator) -> str:
     """A part of the name of a slice of the panel: all questions, or a language."""
     return t("measure_all_questions") if name == ALL else t.or_plain(f"in_language_{name}", name)
+
+
+def part_name(name: str, t: Translator) -> str:
+    """A part of the reward inside a sentence; anything else stays."""
+    return metric_name(name, t) if name in JUDGE_NAMES else name
 
 
 def check_name(name: str, t: Translator) -> str:

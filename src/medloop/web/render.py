@@ -66,6 +66,7 @@ class Figure:
     caption: str
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
+    wide: bool = False  # as wide as the page, and scrolled where that is too narrow to read it
 
 
 @cache

@@ -63,6 +63,18 @@ def test_unknown_columns_are_listed_with_the_known_shapes(desk: Desk) -> None:
     assert "question-answer (question + answer)" in ran.error
 
 
+def test_columns_without_a_name_behind_a_sheet_fit_no_shape_and_are_not_read(desk: Desk, tmp_path: Path) -> None:
+    """Seen: a sheet saved with two empty columns at its end was taken for records of our own, and the import crashed."""
+    sheet = tmp_path / "sheet.csv"
+    sheet.write_text("\ufeffNr.;Frage;Antwort;;\r\n1;Is it flu?;Rest.;;\r\n;;;;\r\n", encoding="utf-8")
+    ran = desk.run("import", sheet, "--name", "v")
+    assert ran.code == 3 and "no known shape fits its columns (Nr., Frage, Antwort)" in ran.error
+    seen = desk.run("preview", sheet, "--map", "question=Frage", "--map", "answer=Antwort").out
+    assert "not read: Nr.\n" in seen
+    ran = desk.run("import", sheet, "--name", "v", "--map", "question=Frage", "--map", "answer=Antwort")
+    assert ran.out.startswith("v: new, 1 rows (csv, utf-8, question-answer")
+
+
 def test_a_column_can_be_named_by_hand(desk: Desk) -> None:
     rows = [{"title": "头疼三天了怎么办", "Answer": "多休息"}]
     assert "rows" in desk.import_rows("v", rows, "--map", "question=title").out

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from medloop.contracts import Record
+from medloop.cli import gate as gate_cli
+from medloop.contracts import GateCheck, GateResult, Record, sha256_id
 from medloop.contracts.gate_config import GateConfig
 from medloop.embedded.corpus import Quality, answer_for, draw_case, question_for
-from medloop.errors import ConfigError
+from medloop.errors import ConfigError, ResultError
 from medloop.knobs import load_config, read_yaml
 from medloop.loop.workspace import init_workspace
 from medloop.store.files import jsonl
@@ -128,3 +129,17 @@ def test_the_settings_in_the_file_are_the_defaults_and_a_margin_of_zero_is_refus
     assert set(read_yaml(ROOT / "configs/gate.yaml")) == set(GateConfig.model_fields)
     with pytest.raises(ConfigError, match="equality cannot be shown"):
         load_config(GateConfig, pairs=["margins={red: 0}"], flags={})
+
+
+def test_a_verdict_whose_failed_check_is_waived_already_does_not_say_that_it_must_not_be_promoted() -> None:
+    """Seen: 'Promotion: 0 of 2 sign-offs', and below it 'Do not promote it'; a waiver of the day before lifted the check."""
+    failed = (GateCheck(name="reward_panel", outcome="fail", reason="Other words."),)
+    hashes = {name: sha256_id(name) for name in ("artifact", "weights", "base", "baseline_artifact", "report", "config")}
+    result = GateResult(**hashes, label="tiny+sft", baseline="tiny", outcome="fail", checks=failed)
+    with pytest.raises(
+        ResultError, match=r"waivers from before lift them\. What a promotion still needs: medloop gate show"
+    ) as told:
+        gate_cli._exit(result, None, waived=1)
+    assert told.value.exit_code == 10
+    with pytest.raises(ResultError, match="Do not promote it"):
+        gate_cli._exit(result, None, waived=0)

@@ -427,6 +427,9 @@ def test_the_command_prints_the_proof_without_a_word_of_it(settings) -> None:
     with open_store(settings) as store:
         plant(store)
         build_from_feedback(store, FeedbackConfig(), seed=7, actor="test")
+    cache = settings.workspace.answer_cache / "a.jsonl"  # nobody can tell whose question a line answers
+    cache.parent.mkdir(parents=True)
+    cache.write_text("{}\n")
     words = [
         "--home",
         str(settings.home),
@@ -440,8 +443,13 @@ def test_the_command_prints_the_proof_without_a_word_of_it(settings) -> None:
     ]
     dry = CliRunner().invoke(app, [*words, "--dry-run"])
     assert dry.exit_code == 0 and "nothing was changed" in dry.output
+    assert (
+        "1  caches of models' answers in reports/eval/answers/" in dry.output and "reports/eval/answers/a.jsonl" not in dry.output
+    )
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
+    assert "1  caches of models' answers" in done.output and "rows or places in reports/eval/answers" not in done.output
+    assert not cache.exists()
     assert ": complete" in done.output and ": 0 hits" in done.output and "canary" not in done.output + dry.output
     wrong = CliRunner().invoke(app, [*words[:-4], "--record", "fb_x", "--reason", "r"])
     assert isinstance(wrong.exception, MedloopError)

@@ -173,6 +173,46 @@ def test_erased_people_stay_erased_after_a_restore(run: Run, clinic, empty_datab
         assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
 
 
+def test_where_erasures_do_not_reach_the_backups_each_command_says_so(run: Run, clinic, empty_database, tmp_path: Path) -> None:
+    """Seen: a person was erased and came back with a restore, and neither command had a word about it."""
+    repo, home = tmp_path / "repo", ("--home", clinic.home)
+    with open_store(clinic) as store:
+        crud.add(store, [rating("fb_person", subject=subject_of(store, "patient 7"), comments=SECRET)], actor="test")
+    made = run(*home, "backup", "create", repo).out
+    assert f"To let erasures reach these backups, add to medloop.yaml: backup: {{folder: {repo}}}" in made
+    erased = run(*home, "erase", "--subject", "patient 7", "--reason", "asked").out
+    assert "or a restore brings the person back: medloop backup create FOLDER" in erased
+    shutil.copy(clinic.home / "keys/backup.key", tmp_path / "key")
+    shutil.copy(clinic.home / "keys/erased.jsonl", tmp_path / "erased.jsonl")
+    empty_database()
+    back = run("restore", repo, tmp_path / "new", "--key-file", tmp_path / "key").out
+    assert (
+        "Whoever was erased since, without a later backup or the setting backup.folder, is back: copy keys/erased.jsonl" in back
+    )
+    with open_store(restored(tmp_path / "new")) as store:
+        assert crud.get(store, Feedback, "fb_person") is not None
+    shutil.copy(tmp_path / "erased.jsonl", tmp_path / "new/keys/erased.jsonl")
+    assert run("--home", tmp_path / "new", "erase", "--replay").code == 0
+    with open_store(restored(tmp_path / "new")) as store:
+        assert crud.get(store, Feedback, "fb_person") is None
+
+
+def test_a_backup_after_the_erasure_is_enough_without_the_setting(run: Run, clinic, empty_database, tmp_path: Path) -> None:
+    repo, home = tmp_path / "repo", ("--home", clinic.home)
+    with open_store(clinic) as store:
+        crud.add(store, [rating("fb_person", subject=subject_of(store, "patient 7"), comments=SECRET)], actor="test")
+    run(*home, "backup", "create", repo)
+    first = sorted((repo / "manifests").glob("*.backup"))[0].stem
+    run(*home, "erase", "--subject", "patient 7", "--reason", "asked")
+    assert run(*home, "backup", "create", repo).code == 0
+    shutil.copy(clinic.home / "keys/backup.key", tmp_path / "key")
+    empty_database()
+    back = run("restore", repo, tmp_path / "new", "--backup", first, "--key-file", tmp_path / "key")
+    assert "Erasures since that backup that were repeated: 1." in back.out
+    with open_store(restored(tmp_path / "new")) as store:
+        assert crud.get(store, Feedback, "fb_person") is None
+
+
 def test_a_restore_never_takes_a_database_in_use_for_its_own(run: Run, clinic, tmp_path: Path) -> None:
     """Seen: on PostgreSQL a drill was attached to the live database, because its log continues that of the backup."""
     repo, key = tmp_path / "repo", clinic.home / "keys/backup.key"

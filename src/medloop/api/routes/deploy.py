@@ -34,6 +34,7 @@ class DeployBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     alias: Champion = "champion"
+    version: int | None = Field(None, ge=1, le=2**31 - 1, description="Deploy only if this version has the alias.")
     reason: str = Field("", max_length=LONGEST_REASON)
 
 
@@ -84,7 +85,7 @@ async def deploy(body: DeployBody, request: Request, caller: Deployer) -> Respon
 
 def _deploy(store: Store, body: DeployBody, by: str) -> Json:
     with open_fleet(store) as fleet:
-        return _fields(deploy_alias(fleet, body.alias, actor=by, reason=body.reason))
+        return _fields(deploy_alias(fleet, body.alias, actor=by, reason=body.reason, version=body.version))
 
 
 @router.post("/rollback", response_model=Json, responses=ERRORS)

@@ -167,7 +167,7 @@ def find_shape(path: Path, format: str, encoding: str, mapping: Mapping[str, str
             continue
         if match := shapes.fit(row.values, mapping):
             return match[0].name, match[1]
-        columns = columns or list(row.values)
+        columns = columns or [name for name in row.values if name]
     if not seen:
         raise InputError(f"{path} has no records", "Name a file with at least one record")
     if not columns:

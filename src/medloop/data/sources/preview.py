@@ -47,7 +47,7 @@ def preview(path: Path, options: ImportOptions, *, count: int) -> Preview:
             languages[detect_language("\n".join(text for _, text in messages))] += 1
         if len(examples) < count:
             examples.append(tuple(messages))
-    ignored = tuple(name for name in names if name not in columns.values())
+    ignored = tuple(name for name in names if name and name not in columns.values())
     return Preview(
         path, format, encoding, shape, columns, ignored, rows, len(problems), tuple(problems[:PROBLEMS]), languages,
         tuple(examples),

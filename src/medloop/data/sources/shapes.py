@@ -74,7 +74,7 @@ SHAPES: dict[str, Shape] = {
 
 def fit(names: Iterable[str], mapping: Mapping[str, str]) -> tuple[Shape, dict[str, str]] | None:
     """The first shape whose needed fields are all among `names`, with the column of each field; None if none fits."""
-    by_lower = {name.lower(): name for name in names}
+    by_lower = {name.lower(): name for name in names if name}
     for shape in SHAPES.values():
         if not mapping.keys() <= shape.fields.keys():
             continue

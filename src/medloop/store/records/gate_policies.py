@@ -53,7 +53,8 @@ class PolicyInForce:
 
 
 class SignersAsked(NamedTuple):
-    """How many have to sign by the policy of now, at least, and the settings that ask less than it."""
+    """How many have to sign by the policy of now, at least, and the settings that ask less than it; none are named where the
+    settings of the verdict are not known."""
 
     signers: int
     named: str = ""
@@ -121,7 +122,7 @@ def signers_asked(store: Store, result: GateResult) -> SignersAsked:
     policy = policy_of(store)
     config = _settings_of(result)
     if config is None:
-        return SignersAsked(0) if policy.since is None else _asked(policy, "settings that are not known here")
+        return SignersAsked(0) if policy.since is None else _asked(policy, "")
     less = weaker(config, policy.config)
     return _asked(policy, ", ".join(f"{row.name}={row.value} ({row.policy})" for row in less)) if less else SignersAsked(0)
 

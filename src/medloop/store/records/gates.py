@@ -251,6 +251,11 @@ def approvals(store: Store, result: GateResult) -> list[SignOff]:
     return [sign_off for sign_off in last.values() if sign_off.approved]
 
 
+def sign_offs_needed(store: Store, result: GateResult) -> int:
+    """Those that the verdict was stored with, or more where the policy of now asks for more."""
+    return max(result.needs_sign_offs, signers_asked(store, result).signers)
+
+
 def with_waivers(store: Store, result: GateResult) -> GateResult:
     """The result with the waiver of each check that one lifts now; its content is no longer what was signed."""
     rows, now = waiver_rows(store, result.artifact), utc_now()
@@ -370,13 +375,20 @@ def _sign_off_refusal(store: Store, result: GateResult, lifting: list[WaiverRow]
         for sign_off in approvals(store, result)
         if sign_off.person not in authors and (since is None or sign_off.timestamp > since)
     ]
-    asked = signers_asked(store, result)
-    needed = max(result.needs_sign_offs, asked.signers)
+    needed = max(result.needs_sign_offs, (asked := signers_asked(store, result)).signers)
     if len(counted) < needed:
         have = reason("refused_sign_offs_waived" if lifting else "refused_sign_offs", n=len(counted), needed=needed)
-        why = [reason("refused_policy", named=asked.named)] if asked.signers > result.needs_sign_offs else []
+        less = reason("refused_policy", named=asked.named) if asked.named else reason("refused_policy_unknown")
+        why = [less] if asked.signers > result.needs_sign_offs else []
         return [have, *why, reason("refused_sign_how", gate=result.content_id()[7:19])]
     return None
+
+
+def lacks_sign_offs(store: Store, result: GateResult) -> bool:
+    """Whether people still have to sign: signatures from before a waiver do not count for it."""
+    now, failed = utc_now(), [check for check in result.checks if check.outcome != "pass"]
+    lifting = [row for row in waiver_rows(store, result.artifact) if any(row.lifts(check, now) for check in failed)]
+    return any(part.key.startswith("refused_sign_offs") for part in _sign_off_refusal(store, result, lifting) or ())
 
 
 def _checked_text(text: str, name: str, *, required: bool) -> str:

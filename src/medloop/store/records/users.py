@@ -74,6 +74,10 @@ class User:
         """For the approval of a second admin: no login and no key works."""
         return self.requested_by is not None
 
+    @property
+    def state(self) -> Literal["active", "waits", "disabled"]:
+        return "disabled" if self.disabled else "waits" if self.waits else "active"
+
 
 class NotApprovedError(InputError):
     """The right password of a user whose role a second admin has not approved yet."""
@@ -238,9 +242,7 @@ def check_password(store: Store, name: str, password: str) -> User | None:
         with store.write() as conn:
             _note(conn, row.user_id, "sessions.refused", row.user_id)
     if good and row is not None and not row.disabled:
-        raise NotApprovedError(
-            f"{name} waits for the approval of a second admin", f"On this machine: medloop users approve {name}"
-        )
+        raise NotApprovedError(f"{name} waits for a second admin's approval", f"On this machine: medloop users approve {name}")
     return None
 
 

@@ -13,13 +13,12 @@ from medloop.contracts.assistant import Champion, Route
 from medloop.contracts.deploy import DeployEvent, DeployKind
 from medloop.contracts.gate_reasons import said
 from medloop.errors import BusyError, ConfigError, InputError, ResultError
-from medloop.loop.deploy import DeployStatus, deploy_alias, deploy_status, open_fleet
+from medloop.loop.deploy import DeployChoice, deploy_alias, deploy_status, open_fleet
 from medloop.loop.rollback import block_version, clear_block, roll_back, ways_back
 from medloop.privacy.phi.reason import LONGEST_REASON
 from medloop.store.db import Store
 from medloop.store.records.deploy_events import events
 from medloop.store.records.gates import refusal_parts
-from medloop.store.records.registry import get_version
 from medloop.store.records.routes import live_route, routes
 from medloop.web.gate_words import GateWords, in_words
 from medloop.web.people import People
@@ -30,6 +29,7 @@ from medloop.web.words import Translator
 router = APIRouter(prefix="/web", include_in_schema=False)
 
 MOST_EVENTS = 30
+MOST_OTHERS = 20
 SHOWN: tuple[DeployKind, ...] = ("switch", "fail", "alarm", "block", "clear", "problem", "restore", "unload")
 WRITTEN: tuple[DeployKind, ...] = ("fail", "alarm", "problem", "restore", "unload")  # their reasons are medloop's own
 USUAL = ("the champion", "the challenger", "deployed")  # where a person gave no reason
@@ -42,6 +42,8 @@ def deployments_page(request: Request, caller: DeployReader, done: Annotated[str
     note, live = "", live_route(store_of(request))
     if done == "live" and live is not None:
         note = t("deployments_done", name=live.served_name)
+    if done == "challenger" and (other := live_route(store_of(request), "challenger")) is not None:
+        note = t("deployments_done_challenger", name=other.served_name)
     notes = {"clear": "deployments_cleared", "block": "deployments_stopped"}
     return _show(request, caller, note=note or (t(notes[done]) if done in notes else ""))
 
@@ -84,11 +86,13 @@ def change(request: Request, caller: Deployer, step: str, form: FormFields) -> R
         if step == "clear":
             clear_block(store, _number(form), actor=caller.user_id, reason=reason)
             return redirect("/web/deployments?done=clear")
+        alias: Champion = "challenger" if form.get("alias") == "challenger" else "champion"
+        shown = _number(form) if form.get("version") else None
         with open_fleet(store) as fleet:
-            deploy_alias(fleet, actor=caller.user_id, reason=reason)
+            deploy_alias(fleet, alias, actor=caller.user_id, reason=reason, version=shown)
     except PROBLEMS as error:
         return _refused(request, caller, error)
-    return redirect("/web/deployments?done=live")
+    return redirect(f"/web/deployments?done={'live' if alias == 'champion' else alias}")
 
 
 def _number(form: FormFields) -> int:
@@ -109,7 +113,7 @@ def _show(
     store, t = store_of(request), translator_of(request)
     status = deploy_status(store)
     live, blocks = status.live, events(store, limit=1000, kinds=("block",))
-    challenger = status.challenger
+    challenger, others = status.challenger, [choice for choice in status.choices if choice.alias is None]
     known = [(arm, route) for arm in get_args(Champion) for route in routes(store, limit=200, arm=arm)]
     context: dict[str, Any] = {
         "challenger": None if challenger and live and challenger.served_name == live.served_name else challenger,
@@ -120,7 +124,9 @@ def _show(
         "earlier": [stored.record.version for stored in ways_back(store, live)] if live else [],
         "may_deploy": caller.role in DEPLOYERS, "may_stop": caller.role in STOPPERS, "max_reason": LONGEST_REASON,
         "note": note, "problem": problem, "detail": told(detail, t), "told": lambda text: told(text, t),
-        "reason": lambda row: _reason(row, t), "refusal": _refusal(store, status, t),
+        "reason": lambda row: _reason(row, t), "refusal_of": lambda choice: _refusal(store, choice, t),
+        "holders": [choice for choice in status.choices if choice.alias], "others": others[:MOST_OTHERS],
+        "unshown": len(others[MOST_OTHERS:]),
     }  # fmt: skip
     return show(request, caller, "deployments.html", code, **context)
 
@@ -155,12 +161,9 @@ def _instead(row: DeployEvent | Route, blocks: Sequence[DeployEvent], t: Transla
     return t("deployments_instead", version=version)
 
 
-def _refusal(store: Store, status: DeployStatus, t: Translator) -> GateWords:
-    """Why the champion may not go live: what the gate says about it, else a sentence of the deployment."""
-    text = status.refusal or ""
-    if status.champion is not None:
-        artifact = get_version(store, store.settings.registry.model, status.champion).record.artifact
-        parts = refusal_parts(store, artifact)
-        if parts and said(parts) == text:
-            return in_words(parts, t)
-    return told(text, t)
+def _refusal(store: Store, choice: DeployChoice, t: Translator) -> GateWords:
+    """Why a version may not go live: what the gate says about it, else a sentence of the deployment."""
+    parts = refusal_parts(store, choice.artifact)
+    if parts and said(parts) == choice.refusal:
+        return in_words(parts, t)
+    return told(choice.refusal or "", t)

@@ -151,4 +151,4 @@ def _flow(store: Store, t: Translator) -> Figure:
     title = t("filter_flow")
     plot = Markup(draw(boxes, lines, title=title))  # labels are escaped by draw
     caption = t("filter_flow_of", name=newest.path.name) if newest else t("filter_flow_none")
-    return Figure(title, plot, caption, (t("filter_step"), t("filter_number")), rows)
+    return Figure(title, plot, caption, (t("filter_step"), t("filter_number")), rows, wide=True)

@@ -12,7 +12,7 @@ from medloop.api.policy import Caller, NotFoundError
 from medloop.api.routes.gate import RUNNERS, GateReader, GateRunner, GateSigner
 from medloop.api.task_jobs import place_of
 from medloop.contracts import utc_now
-from medloop.contracts.gate import GateCheck
+from medloop.contracts.gate import GateCheck, GateResult
 from medloop.contracts.gate_config import GateConfig
 from medloop.errors import InputError, MedloopError
 from medloop.jobs import queue
@@ -90,10 +90,7 @@ def _show_list(
 ) -> Response:  # fmt: skip
     store, who = store_of(request), People(store_of(request), translator_of(request))
     policy, results = policy_of(store), gates.list_gates(store, limit=SHOWN)
-    rows = [
-        (result, result.content_id(), len(gates.approvals(store, result)), gates.waived_checks(store, result))
-        for result in results
-    ]
+    rows = [(result, result.content_id(), _signed(store, result), gates.waived_checks(store, result)) for result in results]
     jobs = queue.page(store.settings, limit=SHOWN_RUNS, pools=("gate",)).jobs
     runs = [(job, queue.task_status(job.job_id, "GATE", store.settings).result) for job in jobs]
     models = sorted(f"{store.settings.model}+{name}" for name in adapter_names(store.settings))
@@ -158,7 +155,7 @@ def _show(
     t, refusal = translator_of(request), gates.refusal_parts(store, result.artifact)
     context: dict[str, Any] = {
         "result": result, "gate_id": gate_id, "groups": _groups(result.checks), "who": People(store, t),
-        "sign_offs": gates.sign_offs_of(store, gate_id), "signed": len(gates.approvals(store, stored)), "waivers": waivers,
+        "sign_offs": gates.sign_offs_of(store, gate_id), "signed": _signed(store, stored), "waivers": waivers,
         "sees_incidents": refusal is not None and any(part.key == "refused_incidents" for part in refusal),
         "waived": gates.waived_checks(store, stored), "refusal": None if refusal is None else in_words(refusal, t),
         "reason_of": check_words, "setting_of": setting_words,
@@ -170,6 +167,11 @@ def _show(
     unlifted = [check.name for check in result.checks if check.outcome != "pass" and not check.waiver]
     context |= {"open_checks": [name for name in unlifted if name not in gates.NEVER_WAIVED], "is_signable": not unlifted}
     return show(request, caller, "gate.html", code, **context)
+
+
+def _signed(store: Store, result: GateResult) -> str:
+    """How many have signed, of how many."""
+    return f"{len(gates.approvals(store, result))} / {gates.sign_offs_needed(store, result)}"
 
 
 def _groups(checks: tuple[GateCheck, ...]) -> list[tuple[str, list[GateCheck]]]:

@@ -53,7 +53,7 @@ def create(request: Request, caller: Admin, form: FormFields) -> Response:
         return _show(request, caller, 422, problem=t("keys_bad_days", most=MOST_DAYS), form=form)
     expires = utc_now() + timedelta(days=int(days))
     text = users.new_key(store, owner, scopes=scopes, expires=expires, actor=caller.user_id)
-    return _show(request, caller, secret=text, secret_of=owner.name)
+    return _show(request, caller, secret=text, secret_of=owner)
 
 
 @router.post("/keys/revoke")
@@ -73,7 +73,7 @@ def _owners(people: list[User]) -> list[User]:
 
 def _show(
     request: Request, caller: Caller, code: int = 200, *, note: str = "", problem: str = "", secret: str = "",
-    secret_of: str = "", form: dict[str, str] | None = None, ended: bool = False, page: int = 1,
+    secret_of: User | None = None, form: dict[str, str] | None = None, ended: bool = False, page: int = 1,
 ) -> Response:  # fmt: skip
     store = store_of(request)
     people, every = users.list_users(store), users.list_keys(store)[::-1]
@@ -83,6 +83,7 @@ def _show(
         "rows": rows[first : first + PAGE_SIZE], "more": len(rows) > first + PAGE_SIZE, "page": page, "ended": ended,
         "count_ended": sum(key.state != "active" for key in every), "scopes": list(SCOPES), "owners": _owners(people),
         "roles": {user.name: user.role for user in people}, "form": form or {"days": str(DAYS)}, "most_days": MOST_DAYS,
-        "note": note, "problem": problem, "secret": secret, "secret_of": secret_of,
+        "note": note, "problem": problem, "secret": secret, "secret_of": secret_of.name if secret_of else "",
+        "secret_ends": secret_of is not None and secret_of.must_change,
     }  # fmt: skip
     return show(request, caller, "keys.html", code, **context)

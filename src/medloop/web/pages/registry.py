@@ -106,7 +106,9 @@ def _show(
 
     history = registry.history(store, store.settings.registry.model)
     changes = list(reversed(history))[:MOST_CHANGES]
-    context: dict[str, Any] = {"versions": list_versions(store), "changes": changes, "aliases": ALIASES, "note": note}
+    versions = list_versions(store)
+    context: dict[str, Any] = {"versions": versions, "changes": changes, "aliases": ALIASES, "note": note}
+    context["promotable"] = [row for row in versions if "champion" not in row.aliases]
     context |= {"who": People(store, t), "problem": problem, "detail": detail, "refusal_of": refusal_of}
     context["reason"] = lambda change: told(change.reason, t) if _is_ours(change) else GateWords(change.reason, "")
     context["instead_of"] = _instead_of(history)

@@ -18,7 +18,7 @@ from medloop.jobs import keyboard_runs, queue
 from medloop.jobs.job_row import unknown
 from medloop.settings import Settings
 from medloop.teacher import usage
-from medloop.web.measures import metric_name
+from medloop.web.measures import metric_name, part_name
 from medloop.web.render import Figure, show, translator_of
 from medloop.web.run_samples import cost_of, samples_of
 from medloop.web.told import told
@@ -114,7 +114,8 @@ def _missing(lines: Sequence[Row], t: Translator) -> list[str]:
 
 def _in_language(text: str, t: Translator) -> Sentence:
     """A sentence of the panel or of the reward, which write English, for this reader."""
-    translated = t.sentence(text, (key for key in table() if key.startswith(("run_alarm_", "run_note_"))))
+    forms = (key for key in table() if key.startswith(("run_alarm_", "run_note_")))
+    translated = t.sentence(text, forms, lambda value: part_name(value, t))
     return Sentence(text, "en") if translated is None else Sentence(translated, t.language)
 
 
@@ -202,5 +203,7 @@ def _trend(
 
     rows = [(str(step), *(cell(name, step) for name in columns)) for step in steps]
     about = t("list_comma").join(f"{name} {column[max(column)]:.3f}" for name, column in columns.items())
-    svg = Markup(plots.curves(columns, title=title, bands=bands, marks=marks, about=about))  # plots escapes its texts itself
+    svg = Markup(
+        plots.curves(columns, title=title, bands=bands, marks=marks, about=about, step_name=t("run_iteration").lower())
+    )  # plots escapes its texts itself
     return Figure(title, svg, caption, (t("run_iteration"), *columns), rows)

@@ -128,7 +128,7 @@ def _show(
 def _matches(user: User, fields: dict[str, str]) -> bool:
     if fields["q"].casefold() not in user.name.casefold() or fields["role"] not in ("", user.role):
         return False
-    return fields["state"] in ("", "disabled" if user.disabled else "waits" if user.waits else "active")
+    return fields["state"] in ("", user.state)
 
 
 def _may_approve(user: User) -> bool:

@@ -1,4 +1,5 @@
-// The chat page: asks /v1/chat/completions as a stream and shows what comes as text, never as HTML.
+// The chat page: asks /v1/chat/completions as a stream and shows what comes as text, never as HTML. A conversation stays in this
+// tab for a reload, as long as the login (focus.js removes it); the server keeps nothing for it.
 
 const box = document.querySelector("#chat");
 const log = document.querySelector("#chat-log");
@@ -8,9 +9,22 @@ const stop = document.querySelector("#chat-stop");
 const words = JSON.parse(box.dataset.words);
 const json = { "Content-Type": "application/json", "X-CSRF-Token": box.dataset.csrf };
 
-let turns = []; // what the model is told again: questions and answers without notices and reasoning
+const KEPT = `medloop chat ${document.querySelector(".name").dataset.user}`;
+let exchanges = []; // of this conversation: { question, words, about, problem, visible, said }
 let episode = null;
 let running = null; // AbortController of the answer that is being written
+
+function keep() {
+  try {
+    sessionStorage.setItem(KEPT, JSON.stringify({ episode, exchanges }));
+  } catch {
+    sessionStorage.removeItem(KEPT); // there is no room: better nothing than an old state
+  }
+}
+
+// What the model is told again: questions and answers without notices and reasoning.
+const turns = () => exchanges.filter((exchange) => exchange.visible && !exchange.problem)
+  .flatMap((exchange) => [{ role: "user", content: exchange.question }, { role: "assistant", content: exchange.visible }]);
 
 function element(name, { className = "", content = "", ...attributes } = {}, ...children) {
   const made = document.createElement(name);
@@ -57,7 +71,8 @@ class Answer {
     return visible;
   }
 
-  finish(problem = "") {
+  finish(exchange) {
+    const problem = exchange.problem;
     const visible = this.show();
     this.body.removeAttribute("aria-busy");
     if (!visible) this.body.hidden = true;
@@ -72,7 +87,7 @@ class Answer {
     const shown = (id) => box.dataset.links ? element("a", { href: `/web/codebook/${encodeURIComponent(id)}`, content: `${id.slice(0, 13)} ` }) : `${id.slice(0, 13)} `;
     if (rules.length) this.meta.append(` · ${words.rules}${words.colon}`, ...rules.map(shown));
     this.cite();
-    this.section.append(feedback(this.about.inference_id, visible));
+    this.section.append(feedback(this.about.inference_id, visible, exchange.said));
     return visible;
   }
 
@@ -88,25 +103,33 @@ class Answer {
   }
 }
 
-function feedback(id, visible) {
+// `said` is what was said of this answer: the record that the next one replaces, what that one said, whether an incident is open.
+function feedback(id, visible, said) {
   const name = (part) => `${part}-${id}`;
-  let before = null; // the record that the next one replaces
-  let sent = ""; // what that one said
-  let reported = false; // an incident is open
   const status = element("span", { className: "hint", role: "status" });
   const area = (part, hint = "") => element("div", { className: "field" },
     element("label", { for: name(part), content: words[part] }),
     ...(hint ? [element("p", { className: "hint", content: hint })] : []),
     element("textarea", { id: name(part), rows: 3, maxlength: 20000 }));
   const tick = (part) => element("label", { className: "switch" }, element("input", { type: "checkbox", id: name(part) }), element("span", { content: words[part] }));
-  const up = element("button", { className: "plain", type: "button", "aria-pressed": "false", "aria-label": words.up, title: words.up, content: "👍" });
-  const down = element("button", { className: "plain", type: "button", "aria-pressed": "false", "aria-label": words.down, title: words.down, content: "👎" });
+  const up = element("button", { className: "plain", type: "button", "aria-pressed": "false", content: `👍 ${words.up}` });
+  const down = element("button", { className: "plain", type: "button", "aria-pressed": "false", content: `👎 ${words.down}` });
   const consent = tick("consent");
   const send = element("button", { type: "button", content: words.send_feedback });
   const more = element("details", { className: "folded chat-more" }, element("summary", { content: words.more }),
     area("comment"), area("correction", words.correction_hint), tick("critical"), element("p", { className: "hint", content: words.critical_hint }), element("p", { className: "buttons" }, send));
-  consent.firstChild.checked = box.dataset.consent === "yes";
+  consent.firstChild.checked = said.consent ?? box.dataset.consent === "yes";
   const value = (part) => more.querySelector(`#${CSS.escape(name(part))}`);
+  for (const part of ["comment", "correction"]) value(part).value = said[part] ?? "";
+  value("critical").checked = said.critical ?? false;
+  const press = (pressed) => { for (const button of [up, down]) button.setAttribute("aria-pressed", String(button === pressed)); };
+  if (said.thumb) press(said.thumb === "up" ? up : down);
+  if (said.before) status.textContent = said.reported ? words.saved_critical : words.saved;
+  const note = () => {
+    for (const part of ["comment", "correction"]) said[part] = value(part).value;
+    [said.critical, said.consent, said.thumb] = [value("critical").checked, consent.firstChild.checked, thumb() && (thumb() === up ? "up" : "down")];
+    keep();
+  };
   const thumb = () => [up, down].find((button) => button.getAttribute("aria-pressed") === "true");
 
   function confirm() {
@@ -115,7 +138,7 @@ function feedback(id, visible) {
     const question = element("div", { className: "confirm", role: "alertdialog", "aria-label": words.critical_sure, tabindex: "-1" },
       element("h3", { content: words.critical_sure }), element("p", { content: words.critical_sure_text }), element("p", { className: "buttons" }, yes, no));
     yes.addEventListener("click", () => { question.remove(); post(true); });
-    no.addEventListener("click", () => { question.remove(); value("critical").checked = false; });
+    no.addEventListener("click", () => { question.remove(); value("critical").checked = false; note(); });
     more.querySelector("[role=alertdialog]")?.remove();
     more.open = true;
     more.append(question);
@@ -130,17 +153,18 @@ function feedback(id, visible) {
     const golden = value("correction").value.trim();
     if (golden && golden !== visible) body.golden = golden;
     const says = JSON.stringify(body);
-    if ((!body.thumb && !body.comments && !body.golden && !body.critical) || says === sent) {
+    if ((!body.thumb && !body.comments && !body.golden && !body.critical) || says === said.sent) {
       status.textContent = words.nothing_new;
       return;
     }
-    if (body.critical && !reported && !sure) return confirm();
-    if (before) body.supersedes = before;
+    if (body.critical && !said.reported && !sure) return confirm();
+    if (said.before) body.supersedes = said.before;
     try {
       const response = await fetch("/api/v1/rlhf/feedback", { method: "POST", headers: { ...json, "Idempotency-Key": crypto.randomUUID() }, body: JSON.stringify(body) });
       const stored = await response.json();
       if (!response.ok) throw new Error(response.status === 401 || response.status === 403 ? words.expired : stored.error);
-      [before, sent, reported] = [stored.feedback_id, says, body.critical];
+      [said.before, said.sent, said.reported] = [stored.feedback_id, says, body.critical];
+      note();
       status.textContent = stored.incident_id ? words.saved_critical : words.saved;
     } catch (error) {
       status.textContent = error instanceof TypeError ? words.not_saved : error.message || words.not_saved;
@@ -148,12 +172,13 @@ function feedback(id, visible) {
   }
   for (const button of [up, down]) {
     button.addEventListener("click", () => {
-      for (const other of [up, down]) other.setAttribute("aria-pressed", String(other === button));
+      press(button);
       post();
     });
   }
   send.addEventListener("click", () => post());
-  consent.firstChild.addEventListener("change", () => before && post());
+  consent.firstChild.addEventListener("change", () => said.before && post());
+  more.addEventListener("input", note);
   more.addEventListener("toggle", () => {
     if (more.open && !value("correction").value) value("correction").value = visible;
   }, { once: true });
@@ -177,12 +202,15 @@ async function* events(response) {
 async function ask(question) {
   running = new AbortController();
   stop.hidden = false;
-  log.append(element("section", {}, element("h2", { content: words.you }), element("div", { className: "message user chat-text", dir: "auto", content: question })));
+  const messages = [...turns(), { role: "user", content: question }];
+  const exchange = { question, words: "", about: null, problem: words.failed, visible: "", said: {} };
+  exchanges.push(exchange);
+  keep(); // a reload in the middle shows that the answer broke off
+  showQuestion(question);
   const answer = new Answer();
   answer.section.scrollIntoView({ block: "nearest" });
   let problem = words.failed;
   try {
-    const messages = [...turns, { role: "user", content: question }];
     const body = { model: "medloop", stream: true, messages, ...(episode ? { metadata: { episode_id: episode } } : {}) };
     const response = await fetch("/v1/chat/completions", { method: "POST", headers: json, body: JSON.stringify(body), signal: running.signal });
     if (!response.ok) {
@@ -207,14 +235,37 @@ async function ask(question) {
   }
   running = null;
   stop.hidden = true;
+  if (!exchanges.includes(exchange)) return; // another conversation has begun
   episode = answer.about?.episode_id ?? episode;
-  const visible = answer.finish(problem);
-  if (!problem && visible) turns = [...turns, { role: "user", content: question }, { role: "assistant", content: visible }];
-  else if (problem) {
-    const again = element("button", { className: "plain", type: "button", content: words.again });
-    again.addEventListener("click", () => { again.remove(); if (!running) ask(question); });
-    answer.section.append(again);
+  Object.assign(exchange, { words: answer.words, about: answer.about, problem });
+  finish(answer, exchange);
+  keep();
+}
+
+function showQuestion(question) {
+  log.append(element("section", {}, element("h2", { content: words.you }), element("div", { className: "message user chat-text", dir: "auto", content: question })));
+}
+
+function finish(answer, exchange) {
+  exchange.visible = answer.finish(exchange);
+  if (!exchange.problem) return;
+  const again = element("button", { className: "plain", type: "button", content: words.again });
+  again.addEventListener("click", () => { again.remove(); if (!running) ask(exchange.question); });
+  answer.section.append(again);
+}
+
+// After a reload.
+function restore() {
+  const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
+  if (!kept) return;
+  ({ episode, exchanges } = kept);
+  for (const exchange of exchanges) {
+    showQuestion(exchange.question);
+    const answer = new Answer();
+    [answer.words, answer.about] = [exchange.words, exchange.about];
+    finish(answer, exchange);
   }
+  log.lastElementChild?.scrollIntoView({ block: "nearest" });
 }
 
 form.addEventListener("submit", (event) => {
@@ -233,9 +284,10 @@ addEventListener("keydown", (event) => {
 stop.addEventListener("click", () => running?.abort());
 document.querySelector("#chat-new").addEventListener("click", () => {
   running?.abort();
-  turns = [];
-  episode = null;
+  [exchanges, episode] = [[], null];
+  sessionStorage.removeItem(KEPT);
   log.replaceChildren();
   text.focus();
 });
+restore();
 text.focus();

@@ -23,6 +23,7 @@ function look(to) {
   const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3);
   const values = { users: users.toLocaleString(), value: signed(difference), low: signed(low), high: signed(high) };
   group.querySelector(".readout").textContent = group.dataset.readout.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+  if (points.length < 2) return; // the plot is the value itself
   const svg = group.querySelector("svg");
   let line = svg.querySelector(".cursor");
   if (!line) {

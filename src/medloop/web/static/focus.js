@@ -2,11 +2,13 @@
 
 const NOTICE_MS = 10_000;
 const DRAFT = "medloop draft ";
+const CHAT = "medloop chat ";
 const KEYS_OFF = "medloop keys off";
 const main = document.getElementById("main");
 const formNow = () => main.querySelector("form[data-swap]");
 
-// Drafts: what was typed stays in this tab until it is sent; logging out or another person at the same tab removes it.
+// Drafts: what was typed stays in this tab until it is sent; logging out or another person at the same tab removes it. So it is with
+// the conversation of the chat page (chat.js), which does not outlive the login: the page to log in removes it, too.
 
 const owner = document.querySelector(".name")?.dataset.user ?? "";
 const draftKey = (form) => `${DRAFT}${owner} ${form.dataset.draft}`;
@@ -30,7 +32,7 @@ function restoreDraft(form) {
 
 function dropDrafts(keep) {
   for (const key of Object.keys(sessionStorage)) {
-    if (key.startsWith(DRAFT) && !keep(key)) sessionStorage.removeItem(key);
+    if ((key.startsWith(DRAFT) || key.startsWith(CHAT)) && !keep(key)) sessionStorage.removeItem(key);
   }
 }
 
@@ -163,6 +165,7 @@ function prepare() {
   hideNoticeLater();
 }
 
-if (owner) dropDrafts((key) => key.startsWith(`${DRAFT}${owner} `));
+if (owner) dropDrafts((key) => key.startsWith(`${DRAFT}${owner} `) || key === `${CHAT}${owner}`);
+else if (document.querySelector('form[action="/web/login"]')) dropDrafts((key) => key.startsWith(DRAFT));
 prepare();
 document.addEventListener("medloop:swapped", prepare);
