@@ -64,7 +64,7 @@ def evaluate(
     temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.")] = 0.0,
     top_k: ui.ContextPassages = None,
     max_prompt: ui.MaxPrompt = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 16,
+    batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 64,
     precision: Annotated[
         float | None,
         typer.Option(

@@ -36,7 +36,7 @@ def predict(
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer.")] = 256,
     top_k: ui.ContextPassages = None,
     max_prompt: ui.MaxPrompt = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Questions answered together; changes the speed, not the answers.")] = 16,
+    batch_size: Annotated[int, typer.Option(min=1, help="Questions answered together; changes the speed, not the answers.")] = 64,
     seed: Annotated[int | None, typer.Option(min=0, help="Random seed (default: the setting 'seed').")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Start the output file anew.")] = False,
 ) -> None:

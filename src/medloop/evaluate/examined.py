@@ -2,7 +2,7 @@
 
 model = ExaminedModel("embedded:tiny+sft", identity, load, cache)
 model.answer(prompts, SuiteConfig())                  # for suites: greedy
-model.complete(questions, sampling, batch_size=16)    # for the questions of the splits, with their context passages
+model.complete(questions, sampling, batch_size=64)    # for the questions of the splits, with their context passages
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from medloop.evaluate.answer_cache import AnswerCache, CachedAnswer, Identity, a
 from medloop.models.codebook_prompt import PromptRules
 from medloop.models.context_limits import ContextLimits
 
-AT_ONCE = 8  # batches that a model gets in one call
+AT_ONCE = 4  # batches that a model gets in one call
 SAVE_S = 10.0  # a slow model's answers are written after the first batch that ends this long after the last write
 
 Progress = Callable[[int, int], None]  # answers so far, answers in all

@@ -36,7 +36,7 @@ class EvalConfig(Contract):
     """0 is greedy: the same answers every time."""
     limits: ContextLimits = ContextLimits()
     """How many context passages of a question stand in its prompt, and how long that may be."""
-    batch_size: int = Field(16, ge=1)
+    batch_size: int = Field(64, ge=1)
     """Prompts answered together; changes the speed, not the answers."""
     seed: int = Field(42, ge=0)
     resamples: int = Field(2000, ge=100)

@@ -75,7 +75,7 @@ class TorchGenerator:
         max_new_tokens: int = 256,
         temperature: float = 0.0,
         seed: int = 0,
-        batch_size: int = 16,
+        batch_size: int = 64,
         progress: Progress | None = None,
         on_answers: OnAnswers | None = None,
         streams: Sequence[str] | None = None,

@@ -28,7 +28,7 @@ from medloop.store.files.answer_lines import ConversationLine, read_conversation
 if TYPE_CHECKING:
     from medloop.models.generate import Prompt, TorchGenerator
 
-BATCHES_PER_WRITE = 4  # at most so many batches are lost when the process dies
+BATCHES_PER_WRITE = 1  # at most so many batches are lost when the process dies
 
 
 class Sampling(BaseModel):
@@ -72,7 +72,7 @@ def predict(
     settings: Settings,
     *,
     limits: ContextLimits | None = None,
-    batch_size: int = 16,
+    batch_size: int = 64,
     replace: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Summary:

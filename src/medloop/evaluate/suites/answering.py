@@ -10,7 +10,7 @@ from medloop.contracts import Completion, Message, Missing, SuiteCase, SuiteConf
 from medloop.contracts.suite import SuiteProgress
 from medloop.evaluate.examined import ExaminedModel, shifted
 
-AT_ONCE = 8  # batches between two reports of progress
+AT_ONCE = 2  # batches between two reports of progress
 NO_ANSWER = "the question does not fit into the model"
 
 
