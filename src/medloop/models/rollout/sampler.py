@@ -153,7 +153,7 @@ class Sampler:
 
         `progress` is called after each batch, and in a slow batch about once a second; `on_rollouts` gets each batch by index.
         """
-        if self.fast_decoder is not None and self.device.type == "cuda":
+        if self.fast_decoder is not None and not self.fast_decoder.merged:
             self.fast_decoder.refresh_if_changed()  # training shares it, and may have left it with the reference's adapter
         batch_size = min(batch_size, self.batch_limit or batch_size)
         pulse = None if progress is None else Pulse(progress, len(prompts))
