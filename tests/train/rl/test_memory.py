@@ -152,6 +152,14 @@ def test_a_cpu_trains_by_the_fast_forward_and_samples_from_its_own_copy() -> Non
     assert ours - served == 4 * facts.multiplied, "a server needs no copy here"
 
 
+def test_products_in_bfloat16_are_a_copy_of_half_the_size_with_the_output_layer() -> None:
+    facts, pieces = dataclasses.replace(QWEN, bytes_per_weight=4), Pieces(32, 16)
+    whole, low = (
+        needed_bytes(PPOConfig(rollout_dtype=dtype), facts, pieces, 600, device="cpu") for dtype in ("auto", "bfloat16")
+    )
+    assert whole - low == 2 * facts.multiplied - 2 * facts.vocabulary * facts.width
+
+
 def test_a_slower_way_says_its_price() -> None:
     sentence = size_run(PPOConfig(adapter="sft"), QWEN, device="cuda", row=1500, budget=12e9).sentence()
     assert "activations computed again (an update takes about 2 to 3 times as long" in sentence

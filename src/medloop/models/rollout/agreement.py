@@ -25,16 +25,16 @@ ROWS, WIDTH, STEPS = 16, 16, 8  # prompts of the probe, their length, and the to
 Logprobs = Callable[[Tensor, Tensor], Tensor]  # input_ids and attention_mask of the probe -> (ROWS, STEPS + 1, V)
 
 
-def check_agreement(decoder: FastDecoder, model: Any) -> None:
-    """UnsupportedModelError unless the decoder's log-probabilities are as good as the model's own."""
-    compare_with_library(lambda ids, mask: decoder_logprobs(decoder, ids, mask), model)
+def check_agreement(decoder: FastDecoder, model: Any, *, autocast: bool = False) -> None:
+    """UnsupportedModelError unless the decoder's log-probabilities are as good as the model's own, or as those of bfloat16."""
+    compare_with_library(lambda ids, mask: decoder_logprobs(decoder, ids, mask), model, autocast=autocast)
 
 
 @torch.no_grad()
 def compare_with_library(fast_logprobs: Logprobs, model: Any, *, autocast: bool = False) -> None:
     """UnsupportedModelError unless these log-probabilities are as near to float32 as the library's.
 
-    `autocast` lets the library compute as it does in training, where the adapter's products are in low precision, too.
+    `autocast` lets the library compute in bfloat16 as it does in training on a GPU, where the adapter's products are in it, too.
     """
     embedding = model.get_input_embeddings().weight
     input_ids, attention_mask = probe(len(embedding), embedding.device)

@@ -11,6 +11,7 @@ same column of it, because prompts are padded on the left.
 
 In float32 an adapter is merged into a copy of the weights at each `refresh`. In bfloat16 rounding would swallow small updates,
 so the adapter stays beside them. There, and without an adapter, the fused matrices are the model's own memory, not a copy.
+With `products` in bfloat16 a CPU has a copy in it, and the adapter beside it; all but the products is float32.
 A base in 4 bits stays in them: a matrix is made dense where it is multiplied with (four_bit.py).
 
 What families do differently is data: sliding windows, norms of the heads or of what a block adds, soft caps, a rotation of a part
@@ -75,7 +76,11 @@ class FusedLinear:
 
     def with_lora_inputs(self, x: Tensor) -> Tensor:
         """(…, out + R): the outputs without their adapters, and what `lora_b` is still to be multiplied with."""
-        return F.linear(x, self.extended(), self.bias)
+        weights = self.extended()
+        if weights.dtype == x.dtype:
+            return F.linear(x, weights, self.bias)
+        y = F.linear(x.to(weights.dtype), weights).to(x.dtype)  # on a CPU whose products alone are in bfloat16
+        return y if self.bias is None else y + self.bias
 
     def __call__(self, x: Tensor) -> Tensor:
         y = self.with_lora_inputs(x)
@@ -277,7 +282,7 @@ class FastDecoder:
         return self._rms_norm(x[:, 0], self.norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        logits = F.linear(hidden, self.lm_head, self.lm_head_bias)
+        logits = F.linear(hidden.to(self.lm_head.dtype), self.lm_head, self.lm_head_bias)
         return logits if self.logit_softcap is None else torch.tanh(logits / self.logit_softcap) * self.logit_softcap
 
     def _windows(self) -> set[int]:

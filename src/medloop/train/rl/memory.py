@@ -202,7 +202,9 @@ def needed_bytes(config: RLConfig, facts: ModelFacts, pieces: Pieces, row: int, 
     if pieces.load_in_4bit:
         base += facts.largest * facts.bytes_per_weight  # dense, while it is multiplied
     elif device == "cpu" and facts.is_fast and not config.rollout_url:
-        base += 4 * facts.multiplied  # the sampler's own copy, with the adapter merged
+        # The sampler's own copy, with the adapter merged; in bfloat16 the output layer too.
+        low = config.rollout_dtype == "bfloat16"
+        base += 2 * (facts.multiplied + facts.vocabulary * facts.width) if low else 4 * facts.multiplied
     return int(base + _adapter(config, facts, pieces) + FRAGMENTS * ((cache if captured else 0) + max(phases)))
 
 
