@@ -10,7 +10,8 @@ int8 too).
 
 Told are tokens per processor second (the best of `--repeats`), the mean distance of the sampler's log-probability of a token from
 the policy's own, the share of tokens with an importance weight above 2, the effective share of tokens after weighing (ESS), and
-the standard deviation of the log-weight of a whole answer.
+the standard deviation of the log-weight of a whole answer. `refused` says where it is farther from float32 than 1.25 times the
+library in bfloat16, by the check that every sampler has to pass.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from torch import Tensor
 
 from medloop.contracts import Message, ModelRef
 from medloop.embedded.corpus import generate
+from medloop.models.rollout.agreement import check_agreement
 from medloop.models.rollout.build import build_fast_decoder
-from medloop.models.rollout.decode import FusedLinear
+from medloop.models.rollout.decode import FusedLinear, UnsupportedModelError
 from medloop.models.rollout.sampler import Sampler
 from medloop.models.template import encode_prompt
 from medloop.settings import Settings
@@ -86,12 +88,16 @@ def measure(policy: Policy, kind: str, prompts: list[list[int]], new: int, repea
         for first in range(0, len(drawn), 16):
             own.append(policy.forward(policy.collate(drawn[first : first + 16]), temperature=1.0).logprobs)
     log_weights = torch.cat(own) - torch.tensor([row.logprobs for row in drawn])
-    weights = log_weights.exp()
+    weights, refused = log_weights.exp(), None
+    try:
+        check_agreement(sampler.fast_decoder, policy.model, autocast=True)  # type: ignore[arg-type]
+    except UnsupportedModelError as error:
+        refused = str(error)
     return {
         "backend": sampler.backend, "tokens_per_cpu_s": round(len(prompts) * new / min(seconds)),
         "drift": round(float(log_weights.abs().mean()), 4), "weight_above_2": round(float((weights > 2).float().mean()), 4),
         "ess": round(float(weights.sum() ** 2 / weights.square().sum() / weights.numel()), 4),
-        "answer_log_weight_std": round(float(log_weights.sum(1).std()), 3),
+        "answer_log_weight_std": round(float(log_weights.sum(1).std()), 3), "refused": refused,
     }  # fmt: skip
 
 
