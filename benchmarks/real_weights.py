@@ -5,6 +5,9 @@
     python benchmarks/real_weights.py steps     --home WORKSPACE --model embedded:smollm2 --out steps.json
     python benchmarks/real_weights.py memory    --home WORKSPACE --model FILE.gguf --adapter sft --out memory.json
 
+With --four-bit, agreement and sampling load the base in 4 bits (bitsandbytes). For steps it is `--set load_in_4bit=true`, for
+memory the preset irs-8-4bit.
+
 The workspace has prepared data and prompts (`medloop data prepare`, `medloop data prompts`); `memory` also an SFT adapter.
 `agreement` and `sampling` take generated records without one.
 
@@ -64,7 +67,7 @@ def texts(home: Path | None) -> Iterator[str]:
         yield " ".join(message["content"] for message in row.get("conversation", row)["messages"])
 
 
-def agreement(home: Path | None, base: str) -> dict[str, Any]:
+def agreement(home: Path | None, base: str, four_bit: bool) -> dict[str, Any]:
     import torch
 
     from medloop.contracts import ModelRef
@@ -76,7 +79,7 @@ def agreement(home: Path | None, base: str) -> dict[str, Any]:
     from medloop.train.rl.policy import open_policy
 
     settings = Settings(home=home or Path(), model=base, offline=True)
-    policy = open_policy(ModelRef(base=base), settings, lora_r=8, lora_alpha=16)
+    policy = open_policy(ModelRef(base=base), settings, lora_r=8, lora_alpha=16, load_in_4bit=four_bit)
     model, tokenizer, device = policy.model, load(ModelRef(base=base), settings).tokenizer, policy.device
     torch.manual_seed(1)
     with torch.no_grad():  # an adapter that does something, small beside the weights
@@ -100,7 +103,12 @@ def agreement(home: Path | None, base: str) -> dict[str, Any]:
             training_library = library_logprobs(model, input_ids, mask)
         with in_float32(model):
             truth = library_logprobs(model, input_ids, mask)
-    report: dict[str, Any] = {"model": base, "backend": policy.sampler().backend, "positions": truth.shape[0] * truth.shape[1]}
+    report: dict[str, Any] = {
+        "model": base,
+        "four_bit": four_bit,
+        "backend": policy.sampler().backend,
+        "positions": truth.shape[0] * truth.shape[1],
+    }
     report["library"], report["library, training"] = _distances(library, truth), _distances(training_library, truth)
     try:
         forward = policy.fast or open_fast_forward(model)
@@ -117,7 +125,7 @@ def agreement(home: Path | None, base: str) -> dict[str, Any]:
     return report
 
 
-def sampling(home: Path | None, base: str) -> dict[str, Any]:
+def sampling(home: Path | None, base: str, four_bit: bool) -> dict[str, Any]:
     import torch
 
     from medloop.contracts import Message, ModelRef
@@ -125,9 +133,10 @@ def sampling(home: Path | None, base: str) -> dict[str, Any]:
     from medloop.settings import Settings
     from medloop.train.rl.policy import open_policy
 
-    policy = open_policy(ModelRef(base=base), Settings(home=home or Path(), model=base, offline=True), lora_r=8, lora_alpha=16)
+    settings = Settings(home=home or Path(), model=base, offline=True)
+    policy = open_policy(ModelRef(base=base), settings, lora_r=8, lora_alpha=16, load_in_4bit=four_bit)
     on_gpu, sampler = policy.device.type == "cuda", policy.sampler()
-    report: dict[str, Any] = {"model": base, "backend": sampler.backend, "rows": {}}
+    report: dict[str, Any] = {"model": base, "four_bit": four_bit, "backend": sampler.backend, "rows": {}}
     asked = []
     for text in texts(home):
         asked.append(encode_prompt(policy.loaded.tokenizer, [Message(role="user", content=text[:200])]))
@@ -207,6 +216,7 @@ def main() -> None:
     parser.add_argument("what", choices=("agreement", "sampling", "steps", "memory"), nargs="?", default="agreement")
     parser.add_argument("--home", type=Path, help="prepared workspace; agreement and sampling take generated records without one")
     parser.add_argument("--model", action="append", help="default: embedded:tiny")
+    parser.add_argument("--four-bit", action="store_true", help="the base in 4 bits (agreement, sampling)")
     parser.add_argument("--adapter", help="to start from (steps, memory)")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="more settings (steps)")
     parser.add_argument("--only", nargs="+", default=[], help=f"of {', '.join(PRESETS)}")
@@ -217,9 +227,9 @@ def main() -> None:
     report: Any = []
     for number, base in enumerate(args.model or ["embedded:tiny"]):
         if args.what == "agreement":
-            report.append(agreement(args.home, base))
+            report.append(agreement(args.home, base, args.four_bit))
         elif args.what == "sampling":
-            report.append(sampling(args.home, base))
+            report.append(sampling(args.home, base, args.four_bit))
         elif args.what == "steps":
             report.append(steps(args.home, base, f"steps-{number}", args.adapter, args.set))
         else:

@@ -2,6 +2,7 @@
 
     python benchmarks/rollout.py --out rollout.json                     # the embedded model on a CPU
     python benchmarks/rollout.py --arch qwen2.5-1.5b --out rollout.json # that shape with random weights, on a GPU
+    python benchmarks/rollout.py --arch qwen2.5-1.5b --four-bit         # the same with its base in 4 bits (bitsandbytes)
 
 Same model, prompts, group size and lengths; nothing ends early. `generate` gets plain sampling (no top-k, no top-p). Reported are
 tokens per second (by the wall and, on a CPU, by processor time), the ratio, the peak memory of the GPU, and how near a step comes
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -23,16 +25,17 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen2Config
 
+from medloop.models.load import load_base
 from medloop.models.rollout.sampler import Sampler
 
 TINY = Path(__file__).parent.parent / "src/medloop/assets/tiny"
 
 
-def policy(arch: str, device: torch.device) -> Any:
+def policy(arch: str, device: torch.device, *, four_bit: bool) -> Any:
     """A model with a fresh LoRA adapter of rank 16 that is not zero."""
     torch.manual_seed(0)
     if arch == "tiny":
-        model = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
+        model = load_base(TINY, device, torch.bfloat16 if device.type == "cuda" else torch.float32, four_bit)
     else:
         shape = Qwen2Config(
             vocab_size=151936, hidden_size=1536, intermediate_size=8960, num_hidden_layers=28, num_attention_heads=12,
@@ -40,6 +43,10 @@ def policy(arch: str, device: torch.device) -> Any:
         )  # fmt: skip
         with torch.device(device):
             model = AutoModelForCausalLM.from_config(shape, dtype=torch.bfloat16)
+        if four_bit:  # from a file: so it is loaded in 4 bits
+            with tempfile.TemporaryDirectory() as name:
+                model.save_pretrained(name)
+                model = load_base(Path(name), device, torch.bfloat16, True)
     model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
     for name, weight in model.named_parameters():
         if "lora_B" in name:
@@ -97,6 +104,7 @@ def uneven(model: Any, args: argparse.Namespace, new: int, device: torch.device)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arch", choices=["tiny", "qwen2.5-1.5b"], default="tiny")
+    parser.add_argument("--four-bit", action="store_true", help="The base in 4 bits.")
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--group", type=int, default=8, help="Samples per prompt.")
     parser.add_argument("--prompt", type=int, default=128, help="Tokens of a prompt.")
@@ -107,7 +115,7 @@ def main() -> None:
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     new = args.new or (256 if device.type == "cuda" else 128)
-    model = policy(args.arch, device)
+    model = policy(args.arch, device, four_bit=args.four_bit)
     size = model.get_base_model().get_input_embeddings().num_embeddings
     distinct = torch.randint(300, size - 300, (args.rows // args.group, args.prompt), generator=torch.Generator().manual_seed(1))
     ids = distinct.repeat_interleave(args.group, 0).to(device)
@@ -123,6 +131,7 @@ def main() -> None:
 
     tokens = args.rows * new
     report: dict[str, Any] = {"arch": args.arch, "rows": args.rows, "group": args.group, "prompt": args.prompt, "new": new}
+    report["four_bit"] = args.four_bit
     report["device"] = torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
     report["generate"] = measure("generate", generate, tokens, device, args.repeats)
     library = Sampler(model, stop_ids=[], pad_id=0, library=True)

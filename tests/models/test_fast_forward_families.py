@@ -1,5 +1,6 @@
 """The fast training forward of each family on a CPU: the library's log-probabilities and gradients, in float32."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from medloop.models import forward_plain
 from medloop.models.fast_forward import FastForward, open_fast_forward
 from medloop.models.packing import pack
 from medloop.models.rollout.build import build_fast_decoder
-from medloop.testing.families import family_configs, family_twin
+from medloop.testing.families import family_configs, family_twin, four_bit_twin
 from medloop.train.rl.logprobs import token_logprobs
 
 SHARED = list(range(3, 14))
@@ -51,6 +52,17 @@ def test_loss_and_gradients_are_the_library_s(family: str) -> None:
     expected = gradients(model, loss)
     forward = FastForward(build_fast_decoder(model, merge=False))
     ours = fast_loss(forward)
+    assert torch.allclose(ours, loss, rtol=1e-4)
+    assert (gradients(model, ours) - expected).norm() < 1e-4 * expected.norm()
+
+
+@pytest.mark.parametrize("family", family_configs())
+def test_of_a_base_in_four_bits_too(family: str, tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    model = four_bit_twin(family, tmp_path, adapter=True)
+    loss = library_loss(model)
+    expected = gradients(model, loss)
+    ours = fast_loss(open_fast_forward(model))
     assert torch.allclose(ours, loss, rtol=1e-4)
     assert (gradients(model, ours) - expected).norm() < 1e-4 * expected.norm()
 

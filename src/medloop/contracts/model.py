@@ -53,7 +53,9 @@ class TrainingCard(Contract):
     total_parameters: int = Field(ge=0)
     versions: dict[str, str]
     commit: str | None = None
-    backend: Text | None = Field(None, description="How RL sampled its answers: fast, cuda_graph, library, mixed or vllm.")
+    backend: Text | None = Field(
+        None, description="How RL sampled its answers: fast, fast_bfloat16, cuda_graph, library, mixed, vllm."
+    )
     update_backend: Text | None = Field(
         None,
         description="What computed the updates: fast, library or mixed; of SFT also graph and direct, of DPO and KTO direct.",

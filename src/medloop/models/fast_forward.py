@@ -186,7 +186,7 @@ def _project(linear: FusedLinear, x: Tensor) -> tuple[Tensor, Tensor | None]:
 def _project_back(linear: FusedLinear, x: Tensor, inner: Tensor | None, by_y: Tensor) -> tuple[Tensor, list[Tensor | None]]:
     """Gradients of x, and of A and B of each adapter in the order of `linear.parameters()`."""
     if linear.lora_b is None or inner is None:
-        return by_y @ linear.extended, []
+        return by_y @ linear.extended(), []
     by_inner = by_y @ linear.lora_b.T  # (N, R)
     return _to_input(linear, by_y, by_inner), linear.parameter_gradients(by_inner.T @ x, by_y.T @ inner)
 
@@ -194,14 +194,14 @@ def _project_back(linear: FusedLinear, x: Tensor, inner: Tensor | None, by_y: Te
 def _to_input(linear: FusedLinear, by_y: Tensor, by_inner: Tensor) -> Tensor:
     if (merged := _merged(linear, by_y)) is not None:
         return by_y @ merged
-    return torch.addmm(by_y @ linear.extended[: linear.outputs], by_inner, linear.lora_a)
+    return torch.addmm(by_y @ linear.extended()[: linear.outputs], by_inner, linear.lora_a)
 
 
 def _merged(linear: FusedLinear, x: Tensor) -> Tensor | None:
     """On a CPU in float32 it is cheaper to add the adapters to the weights than to add their outputs to those of many tokens."""
-    if linear.lora_b is None or x.device.type != "cpu" or x.dtype != torch.float32 or len(x) < linear.extended.shape[1]:
+    if linear.lora_b is None or x.device.type != "cpu" or x.dtype != torch.float32 or len(x) < linear.lora_a.shape[1]:
         return None
-    return torch.addmm(linear.extended[: linear.outputs], linear.lora_b.T, linear.lora_a)
+    return torch.addmm(linear.extended()[: linear.outputs], linear.lora_b.T, linear.lora_a)
 
 
 class _AddAndNorm(torch.autograd.Function):
@@ -311,7 +311,7 @@ class _MLP(torch.autograd.Function):
         by_y = by_y.contiguous()
         down = layer.down_proj
         by_inner = None if down.lora_b is None else by_y @ down.lora_b.T
-        by_activated = by_y @ down.extended if by_inner is None else _to_input(down, by_y, by_inner)
+        by_activated = by_y @ down.extended() if by_inner is None else _to_input(down, by_y, by_inner)
         # gate_up is its gradient after this: this graph goes back only once
         activated = forward.ops.gated_backward(gate_up, by_activated, gelu=forward.decoder.gelu)
         down_gradients = [] if by_inner is None else down.parameter_gradients(by_inner.T @ activated, by_y.T @ down_inner)

@@ -47,7 +47,7 @@ def load(ref: ModelRef, settings: Settings, *, trainable: bool = False, load_in_
     runtime.set_threads(settings)
     resolved, device = resolve_chat_model(ref, settings), runtime.device_of(settings)
     tokenizer = load_tokenizer(resolved.folder)
-    model = _load_base(resolved.folder, device, runtime.number_type(device, trainable=trainable), load_in_4bit)
+    model = load_base(resolved.folder, device, runtime.number_type(device, trainable=trainable), load_in_4bit)
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         raise ModelError(
             f"{ref.base}: the tokenizer has more tokens than the model", "The two do not belong together; fetch the model again"
@@ -72,7 +72,8 @@ def load_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def _load_base(folder: Path, device: torch.device, dtype: torch.dtype, load_in_4bit: bool) -> Any:
+def load_base(folder: Path, device: torch.device, dtype: torch.dtype, load_in_4bit: bool) -> Any:
+    """The causal model in a checked folder, without an adapter."""
     more = {"quantization_config": _four_bit(dtype), "device_map": {"": device}} if load_in_4bit else {}
     model = load_weights(AutoModelForCausalLM, folder, dtype=dtype, **more)
     if not load_in_4bit:

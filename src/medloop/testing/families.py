@@ -1,5 +1,6 @@
 """Configurations of tiny random twins of the model families that the fast forward passes know, by a short name."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from transformers import (
     Qwen3Config,
     SmolLM3Config,
 )
+
+from medloop.models.load import load_base
 
 SHAPE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.2, "vocab_size": 262}  # fmt: skip
@@ -71,4 +74,24 @@ def family_twin(family: str, *, adapter: bool = False, dtype: torch.dtype = torc
                 torch.nn.init.normal_(weight, std=0.3)
             if "lora_" not in name:
                 weight.data = weight.to(dtype)
+    return model.eval()
+
+
+def four_bit_twin(
+    family: str, folder: Path, *, adapter: bool = False, dtype: torch.dtype = torch.float32, saved: torch.dtype | None = None,
+    device: str = "cpu", **changes: Any,
+) -> Any:  # fmt: skip
+    """Such a model in 4 bits, as `load_in_4bit` opens it: it computes in `dtype`, its file is in `saved`, by default the same.
+
+    Its rows are whole blocks of 64 weights.
+    """
+    shape = {"hidden_size": 64, "intermediate_size": 128, **changes}
+    family_twin(family, dtype=saved or dtype, **shape).save_pretrained(folder)
+    model = load_base(folder, torch.device(device), dtype, load_in_4bit=True)
+    if adapter:
+        model = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
+        torch.manual_seed(1)
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(weight, std=0.1)
     return model.eval()

@@ -163,7 +163,7 @@ def test_in_bfloat16_the_adapter_stays_beside_weights_that_are_not_copied(make: 
     sampler = Sampler(model, stop_ids=[], pad_id=0)
     assert sampler.fast_decoder is not None and not sampler.fast_decoder.merged
     attention = model.get_base_model().model.layers[0].self_attn
-    fused = sampler.fast_decoder.layers[0].qkv_proj.extended
+    fused = sampler.fast_decoder.layers[0].qkv_proj.stored
     assert attention.k_proj.base_layer.weight.untyped_storage().data_ptr() == fused.untyped_storage().data_ptr()
     stir(model, seed=3)
     sampler.refresh()

@@ -47,7 +47,7 @@ def chosen(gb: float, row: int = 1500, facts: ModelFacts = QWEN, **more: Any) ->
 
 
 def test_less_memory_means_smaller_pieces_then_checkpointing_then_four_bits() -> None:
-    large, middle, small, tiny = (chosen(gb).pieces for gb in (80, 16, 8, 5.5))
+    large, middle, small, tiny = (chosen(gb).pieces for gb in (80, 16, 8, 5.7))
     assert not large.gradient_checkpointing and not large.load_in_4bit and large.micro_batch_size > 4
     assert middle.gradient_checkpointing and not middle.load_in_4bit
     assert small.micro_batch_size < middle.micro_batch_size or small.rollout_batch_size < middle.rollout_batch_size
@@ -89,14 +89,28 @@ def test_full_precision_with_single_answers_comes_before_four_bits() -> None:
     assert chosen(15.6, row=12000, rollout_batch_size=8).pieces.optimizer == "adamw"
 
 
+def test_four_bits_take_the_fast_forward_and_one_dense_matrix() -> None:
+    pieces = chosen(8, row=288, load_in_4bit=True).pieces
+    assert pieces.load_in_4bit and not pieces.gradient_checkpointing and pieces.micro_batch_size >= memory.MIN_FAST
+    plain, four = (
+        needed_bytes(PPOConfig(), QWEN, Pieces(4, 16, load_in_4bit=four), 288, device="cuda") for four in (False, True)
+    )
+    assert plain - four == pytest.approx((2 - memory.FOUR_BITS) * QWEN.multiplied - 2 * 2 * 8960 * 1536, abs=2)
+    cpu = dataclasses.replace(QWEN, bytes_per_weight=4)
+    plain, four = (needed_bytes(PPOConfig(), cpu, Pieces(4, 16, load_in_4bit=four), 288, device="cpu") for four in (False, True))
+    assert plain - four == pytest.approx((8 - memory.FOUR_BITS) * cpu.multiplied - 4 * 2 * 8960 * 1536, abs=2), (
+        "no copy to sample"
+    )
+
+
 def test_what_the_user_set_is_kept() -> None:
     for size, gb in ((256, 60), (64, 16)):
         assert chosen(gb, rollout_batch_size=size).pieces.rollout_batch_size == size
     assert chosen(8).pieces.rollout_batch_size < 64, "which is chosen where nobody set it"
     assert not chosen(12, row=400, gradient_checkpointing=False).pieces.gradient_checkpointing
-    assert chosen(5.5).pieces.load_in_4bit
+    assert chosen(5.7).pieces.load_in_4bit
     with pytest.raises(ConfigError, match=r"leave out what was set and is kept \(load_in_4bit=False\)"):
-        chosen(5.5, load_in_4bit=False)
+        chosen(5.7, load_in_4bit=False)
     with pytest.raises(ConfigError, match=r"leave out what was set and is kept \(micro_batch_size=32\)"):
         chosen(8, micro_batch_size=32)
     assert chosen(80, gradient_checkpointing=True, micro_batch_size=3).settings["micro_batch_size"] == 3
@@ -136,6 +150,14 @@ def test_a_cpu_trains_by_the_fast_forward_and_samples_from_its_own_copy() -> Non
     assert ours < theirs, "the library keeps 1.8 times as much of a token"
     served = needed_bytes(PPOConfig(rollout_url="http://127.0.0.1:1"), facts, pieces, 600, device="cpu")
     assert ours - served == 4 * facts.multiplied, "a server needs no copy here"
+
+
+def test_products_in_bfloat16_are_a_copy_of_half_the_size_with_the_output_layer() -> None:
+    facts, pieces = dataclasses.replace(QWEN, bytes_per_weight=4), Pieces(32, 16)
+    whole, low = (
+        needed_bytes(PPOConfig(rollout_dtype=dtype), facts, pieces, 600, device="cpu") for dtype in ("auto", "bfloat16")
+    )
+    assert whole - low == 2 * facts.multiplied - 2 * facts.vocabulary * facts.width
 
 
 def test_a_slower_way_says_its_price() -> None:

@@ -41,6 +41,26 @@ def test_a_base_in_four_bits_samples_what_it_scores_and_learns(taught: Any) -> N
         assert torch.allclose(policy.forward(batch, temperature=0.7).logprobs, logprobs.detach())
 
 
+def test_a_base_in_four_bits_is_sampled_and_trained_by_one_decoder(taught: Any, tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    base = tiny_model(tmp_path / "wide", width=64)
+    policy = open_policy(ModelRef(base=str(base)), taught, load_in_4bit=True, lora_r=4)
+    learn(policy)
+    sampler = policy.sampler()
+    assert (sampler.backend, policy.update_backend) == ("fast", "fast")
+    assert sampler.fast_decoder is policy.fast.decoder, "two would hold the weights twice"
+    for step in range(2):  # the sampler reads what was learnt since, also after the reference was computed
+        drawn = sampler([row.prompt for row in ROWS], ["a", "b", "c"], max_new_tokens=9, temperature=0.7)
+        with policy.reference():
+            logprobs(policy, drawn)
+        policy.fast, fast = None, policy.fast
+        library = logprobs(policy, drawn)
+        policy.fast = fast
+        for row, own in zip(drawn, library, strict=True):
+            assert own[: len(row.tokens)].tolist() == pytest.approx(row.logprobs, abs=1e-4), step
+        learn(policy)
+
+
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory, new_workspace: Any) -> Any:
     settings = new_workspace(tmp_path_factory.mktemp("taught"))

@@ -309,6 +309,28 @@ def test_it_learns_on_a_base_in_four_bits(settings: Any, method: str) -> None:
     assert card.total_parameters == train(settings, method, name="whole").total_parameters
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_products_in_bfloat16_are_told_and_corrected(settings: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    module, weighed = METHODS[method][0], list[torch.Tensor]()
+    if method != "irs":
+        plain = module.rollout_weights
+        monkeypatch.setattr(module, "rollout_weights", lambda *given: weighed.append(plain(*given)) or weighed[-1])
+    card = train(settings, method, rollout_dtype="bfloat16")
+    assert card.backend == "fast_bfloat16" and card.update_backend == "fast"
+    if method == "irs":
+        return  # it selects answers and fine-tunes on them: nothing is weighed
+    drifts = [row["extra"]["drift"] for row in lines(settings, method) if "drift" in row.get("extra", {})]
+    assert len(drifts) == 4 and all(1e-5 < drift < 0.05 for drift in drifts) and card.metrics["drift_last"] == drifts[-1]
+    assert weighed and any(bool((weights != 1).any()) for weights in weighed)
+
+
+@pytest.mark.parametrize("more", [{"load_in_4bit": True}, {"rollout_url": "http://127.0.0.1:1"}])
+def test_products_in_bfloat16_are_of_the_built_in_sampler_in_full_precision(more: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"cannot be combined with {next(iter(more))}"):
+        grpo.GRPOConfig(rollout_dtype="bfloat16", **more)
+
+
 @pytest.mark.parametrize("method", SHARED)
 def test_a_server_may_sample(settings: Any, method: str) -> None:
     with RolloutServer(ModelRef(base=settings.model), settings) as server:

@@ -209,7 +209,8 @@ def _report(trained: Trained) -> None:
         ui.say(sentence)
     for warning in card.warnings:
         ui.say(warning)
-    ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}.")
+    drift = f", {metrics['drift_last']:.2g} nats per token from the policy" if card.backend == "fast_bfloat16" else ""
+    ui.say(f"Answers were sampled by {BACKENDS[card.backend or 'library']}{drift}.")
     if (used := card.memory) and "peak_gb" in used:
         ui.say(f"Memory: {used['peak_gb']} GB at the peak, {used['estimate_gb']} expected.")
     ui.say(f"{target}: {share:.1%} of the weights trained; report.html, rewards.csv, card.json.")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from medloop.models.rollout.cuda_graph import fused_kernels
 from medloop.models.rollout.decode import FastDecoder, UnsupportedModelError, position_ids
+from medloop.models.rollout.four_bit import is_four_bit
 
 MARGIN = 1.25
 FLOOR = 2e-4  # nats: in float32 the library itself is the truth
@@ -24,16 +25,16 @@ ROWS, WIDTH, STEPS = 16, 16, 8  # prompts of the probe, their length, and the to
 Logprobs = Callable[[Tensor, Tensor], Tensor]  # input_ids and attention_mask of the probe -> (ROWS, STEPS + 1, V)
 
 
-def check_agreement(decoder: FastDecoder, model: Any) -> None:
-    """UnsupportedModelError unless the decoder's log-probabilities are as good as the model's own."""
-    compare_with_library(lambda ids, mask: decoder_logprobs(decoder, ids, mask), model)
+def check_agreement(decoder: FastDecoder, model: Any, *, autocast: bool = False) -> None:
+    """UnsupportedModelError unless the decoder's log-probabilities are as good as the model's own, or as those of bfloat16."""
+    compare_with_library(lambda ids, mask: decoder_logprobs(decoder, ids, mask), model, autocast=autocast)
 
 
 @torch.no_grad()
 def compare_with_library(fast_logprobs: Logprobs, model: Any, *, autocast: bool = False) -> None:
     """UnsupportedModelError unless these log-probabilities are as near to float32 as the library's.
 
-    `autocast` lets the library compute as it does in training, where the adapter's products are in low precision, too.
+    `autocast` lets the library compute in bfloat16 as it does in training on a GPU, where the adapter's products are in it, too.
     """
     embedding = model.get_input_embeddings().weight
     input_ids, attention_mask = probe(len(embedding), embedding.device)
@@ -58,7 +59,10 @@ def compare_with_library(fast_logprobs: Logprobs, model: Any, *, autocast: bool 
 
 @contextmanager
 def in_float32(model: nn.Module) -> Iterator[None]:
-    """Let the model compute in float32: each layer's weights are cast while it runs, so only one layer is in memory twice."""
+    """Let the model compute in float32: each layer's weights are cast while it runs, so only one layer is in memory twice.
+
+    Weights in 4 bits are what they stand for, exactly: bitsandbytes makes them dense in the type that it computes in.
+    """
     originals: dict[Tensor, Tensor] = {}
     handles = []
 
@@ -72,6 +76,9 @@ def in_float32(model: nn.Module) -> Iterator[None]:
             if parameter in originals:
                 parameter.data = originals.pop(parameter)
 
+    four_bit: dict[Any, torch.dtype] = {module: module.compute_dtype for module in model.modules() if is_four_bit(module)}  # type: ignore[misc]
+    for module in four_bit:
+        module.compute_dtype = torch.float32
     for module in model.modules():
         if hasattr(module, "lora_A") or next(module.parameters(recurse=False), None) is not None:
             handles += [module.register_forward_pre_hook(cast), module.register_forward_hook(restore, always_call=True)]
@@ -80,6 +87,8 @@ def in_float32(model: nn.Module) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+        for module, dtype in four_bit.items():
+            module.compute_dtype = dtype
 
 
 def probe(vocabulary: int, device: torch.device) -> tuple[Tensor, Tensor]:

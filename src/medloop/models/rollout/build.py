@@ -10,21 +10,29 @@ import torch
 from torch import Tensor
 
 from medloop.models.rollout.decode import DecoderLayer, FastDecoder, FusedLinear, UnsupportedModelError, base_linear
+from medloop.models.rollout.four_bit import FourBitMatrix, Scratch, fuse_four_bit, is_four_bit
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma2", "gemma3", "gemma3_text", "phi3")
 RANK_MULTIPLE = 8  # rows of the adapters below a matrix: other sizes are slow to multiply
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16")  # without them such products are many times slower than in float32
 ACTIVATIONS = {"silu": False, "gelu_pytorch_tanh": True}
 
 
-def build_fast_decoder(model: Any, *, merge: bool = True) -> FastDecoder:
-    """The fast decoder of a causal model, with a LoRA adapter or not. With `merge` float32 weights are a copy with it inside."""
+def build_fast_decoder(model: Any, *, merge: bool = True, products: torch.dtype | None = None) -> FastDecoder:
+    """The fast decoder of a causal model, with a LoRA adapter or not. With `merge` float32 weights are a copy with it inside.
+
+    A base in 4 bits stays as it is, and its adapter beside it. With `products`, the matrices of a float32 model on a CPU are
+    copied in that type and multiplied in it.
+    """
     base = model.get_base_model() if hasattr(model, "peft_config") else model
     try:
         _refuse_unsupported(base)
-        decoder = _from_model(base, merge)
+        if products is not None:
+            _refuse_low_products(base)
+        decoder = _from_model(base, merge, products)
         decoder.refresh()
-    except (AttributeError, TypeError) as error:  # a layer of another kind: quantised, or an adapter that is not plain LoRA
+    except (AttributeError, TypeError) as error:  # a layer of another kind: in 8 bits, or an adapter that is not plain LoRA
         raise UnsupportedModelError(f"a layer is not a plain linear one with at most one plain LoRA adapter ({error})") from error
     return decoder
 
@@ -41,22 +49,36 @@ def _refuse_unsupported(base: Any) -> None:
         raise UnsupportedModelError("its attention has a soft cap, which the library leaves out as it is loaded")
 
 
+def _refuse_low_products(base: Any) -> None:
+    embedding = base.get_input_embeddings().weight
+    if (
+        embedding.dtype != torch.float32
+        or embedding.device.type != "cpu"
+        or any(is_four_bit(module) for module in base.modules())
+    ):
+        raise UnsupportedModelError("it is not a float32 model on a CPU")
+    if not any(torch.cpu.get_capabilities().get(name) for name in BFLOAT16_INSTRUCTIONS):
+        raise UnsupportedModelError("this processor has no instructions for bfloat16")
+
+
 def _activation(config: Any) -> str:
     return str(getattr(config, "hidden_activation", None) or config.hidden_act)
 
 
-def _from_model(base: Any, merge: bool) -> FastDecoder:
+def _from_model(base: Any, merge: bool, products: torch.dtype | None) -> FastDecoder:
     config, body, head = base.config.get_text_config(), base.get_decoder(), base.get_output_embeddings()
     words = base.get_input_embeddings()
     embedding = words.weight.detach()
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     merged = merge and embedding.dtype == torch.float32 and any(hasattr(module, "lora_A") for module in base.modules())
+    merged = merged and products is None and not any(is_four_bit(module) for module in base.modules())
+    scratch = Scratch(embedding)
     gemma = config.model_type.startswith("gemma")
     tables = _RotaryTables(config, body.rotary_emb, head_dim, embedding)
     fused: list[FusedLinear] = []
 
     def fuse(*layers: Any) -> FusedLinear:
-        fused.append(_fuse(list(layers), merged=merged))
+        fused.append(_fuse(list(layers), scratch, products, merged=merged))
         return fused[-1]
 
     def norm(module: Any) -> Tensor | None:
@@ -85,10 +107,12 @@ def _from_model(base: Any, merge: bool) -> FastDecoder:
                 window=_window(attention, config, len(cos)),
             )
         )  # fmt: skip
+    dtype = products or embedding.dtype
     return FastDecoder(
         embedding=embedding, layers=layers, norm=norm(body.norm),  # type: ignore[arg-type]
-        lm_head=embedding if head is None else head.weight.detach(),  # a classifier has none, and computes no logits here
-        lm_head_bias=None if head is None or head.bias is None else head.bias.detach(),
+        # A classifier has none, and computes no logits here.
+        lm_head=embedding if head is None else head.weight.detach().to(dtype),
+        lm_head_bias=None if head is None or head.bias is None else head.bias.detach().to(dtype),
         eps=config.rms_norm_eps, heads=config.num_attention_heads, kv_heads=config.num_key_value_heads, head_dim=head_dim,
         merged=merged, scale=float(body.layers[0].self_attn.scaling), rotary_dim=tables.rotary_dim,
         embed_scale=float(words.embed_scale.to(embedding.dtype)) if hasattr(words, "embed_scale") else 1.0,
@@ -140,19 +164,41 @@ class _RotaryTables:
         return int(self.config.max_position_embeddings)
 
 
-def _fuse(layers: list[Any], *, merged: bool) -> FusedLinear:
+def _fuse(layers: list[Any], scratch: Scratch, products: torch.dtype | None, *, merged: bool) -> FusedLinear:
     plain = [base_linear(layer) for layer in layers]
     ranks = tuple(0 if merged else _max_rank(layer) for layer in layers)
     below = -(-sum(ranks) // RANK_MULTIPLE) * RANK_MULTIPLE
-    copied = merged or len(plain) > 1 or below > 0
-    parts = [layer.weight.detach() for layer in plain]
-    extended = torch.cat([*parts, parts[0].new_zeros(below, parts[0].shape[1])]) if copied else parts[0]
-    bias = None if plain[0].bias is None else torch.cat([*(layer.bias.detach() for layer in plain), parts[0].new_zeros(below)])
-    if copied and not merged:  # the model's own matrices become views of the fused one: no second copy
-        for layer, part in zip(plain, extended[: len(extended) - below].split([len(part) for part in parts]), strict=True):
+    sizes, like = tuple(layer.out_features for layer in plain), scratch.memory
+    biases = [layer.bias.detach().to(like.dtype) for layer in plain if layer.bias is not None]
+    if len(biases) not in (0, len(plain)):
+        raise TypeError("some of its layers have a bias")
+    bias = torch.cat([*biases, like.new_zeros(below)]) if biases else None
+    lora_b = like.new_zeros(below, sum(sizes)) if below else None
+    stored = _store(plain, below, scratch, products, copied=merged or products is not None)
+    return FusedLinear(layers, stored, bias, sizes, ranks, lora_b)
+
+
+def _store(
+    plain: list[Any], below: int, scratch: Scratch, products: torch.dtype | None, *, copied: bool
+) -> Tensor | FourBitMatrix:
+    """The layers' weights as one, with room below them; the layers' own are views of it unless they are `copied`."""
+    if all(is_four_bit(layer) for layer in plain):
+        try:
+            return fuse_four_bit(plain, below, scratch)
+        except ValueError as error:
+            raise UnsupportedModelError(str(error)) from error
+    if any(is_four_bit(layer) for layer in plain):
+        raise UnsupportedModelError("of matrices with one input some are in 4 bits and some are not")
+    parts: list[Tensor] = [layer.weight.detach() for layer in plain]
+    if not (copied or len(plain) > 1 or below > 0):
+        return parts[0]
+    extended = torch.cat([*parts, parts[0].new_zeros(below, parts[0].shape[1])])
+    if products is not None:
+        extended = extended.to(products)
+    if not copied:
+        for layer, part in zip(plain, torch.split(extended[: len(extended) - below], [len(part) for part in parts]), strict=True):
             layer.weight.data = part
-    lora_b = extended.new_zeros(below, len(extended) - below) if below else None
-    return FusedLinear(layers, extended, bias, tuple(len(part) for part in parts), ranks, lora_b)
+    return extended
 
 
 def _max_rank(layer: Any) -> int:

@@ -11,6 +11,8 @@ same column of it, because prompts are padded on the left.
 
 In float32 an adapter is merged into a copy of the weights at each `refresh`. In bfloat16 rounding would swallow small updates,
 so the adapter stays beside them. There, and without an adapter, the fused matrices are the model's own memory, not a copy.
+With `products` in bfloat16 a CPU has a copy in it, and the adapter beside it; all but the products is float32.
+A base in 4 bits stays in them: a matrix is made dense where it is multiplied with (four_bit.py).
 
 What families do differently is data: sliding windows, norms of the heads or of what a block adds, soft caps, a rotation of a part
 of the head, a scaled embedding. agreement.py compares the decoder with the model before it is used: an unknown detail that shows
@@ -23,6 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from medloop.models.rollout.four_bit import FourBitMatrix, is_four_bit
 
 BLOCK = 512  # words of the vocabulary that are summed together when a token is drawn
 
@@ -47,7 +51,7 @@ class FusedLinear:
     """
 
     layers: list[nn.Module]
-    extended: Tensor  # (out + R, in)
+    stored: Tensor | FourBitMatrix  # (out + R, in)
     bias: Tensor | None  # (out + R,)
     sizes: tuple[int, ...]
     ranks: tuple[int, ...]
@@ -56,16 +60,27 @@ class FusedLinear:
 
     @property
     def outputs(self) -> int:
-        return len(self.extended) if self.lora_b is None else self.lora_b.shape[1]
+        return sum(self.sizes)
 
     @property
     def lora_a(self) -> Tensor:
         """(R, in): the adapters' first matrices, where `lora_b` has the second ones."""
-        return self.extended[self.outputs :]
+        return self.stored.lora_a if isinstance(self.stored, FourBitMatrix) else self.stored[self.outputs :]
+
+    def extended(self) -> Tensor:
+        """(out + R, in): the weights, and the adapters' first matrices below them.
+
+        A base in 4 bits has only one such matrix at a time: it is gone when the next one is asked for.
+        """
+        return self.stored.dense() if isinstance(self.stored, FourBitMatrix) else self.stored
 
     def with_lora_inputs(self, x: Tensor) -> Tensor:
         """(…, out + R): the outputs without their adapters, and what `lora_b` is still to be multiplied with."""
-        return F.linear(x, self.extended, self.bias)
+        weights = self.extended()
+        if weights.dtype == x.dtype:
+            return F.linear(x, weights, self.bias)
+        y = F.linear(x.to(weights.dtype), weights).to(x.dtype)  # on a CPU whose products alone are in bfloat16
+        return y if self.bias is None else y + self.bias
 
     def __call__(self, x: Tensor) -> Tensor:
         y = self.with_lora_inputs(x)
@@ -111,16 +126,16 @@ class FusedLinear:
         for layer, lora, size, max_rank in zip(self.layers, self._loras, self.sizes, self.ranks, strict=True):
             rows = slice(out, out := out + size)
             if merged:
+                assert isinstance(self.stored, Tensor), "4 bits hold no merged adapter"
                 delta = 0 if lora is None else (lora[1] @ lora[0]) * lora[2]
-                self.extended[rows] = base_linear(layer).weight + delta
+                self.stored[rows] = base_linear(layer).weight + delta
             elif self.lora_b is not None:
-                first = self.outputs + rank
-                ranks = slice(rank, rank := rank + max_rank)
+                lora_a, ranks = self.lora_a, slice(rank, rank := rank + max_rank)
                 if lora is None or len(lora[0]) < max_rank:
-                    self.extended[first : first + max_rank] = 0
+                    lora_a[ranks] = 0
                     self.lora_b[ranks, rows] = 0
                 if lora is not None:  # its rank may be below that of another adapter of this layer
-                    self.extended[first : first + len(lora[0])] = lora[0].to(self.extended.dtype)
+                    lora_a[ranks.start : ranks.start + len(lora[0])] = lora[0].to(lora_a.dtype)
                     self.lora_b[ranks.start : ranks.start + len(lora[0]), rows] = (lora[1].T * lora[2]).to(self.lora_b.dtype)
 
 
@@ -164,6 +179,10 @@ class FastDecoder:
     _fused: list[FusedLinear] = field(default_factory=list)
     _seen: list[Any] | None = None
     reads: int = 0  # how often the adapter was read
+
+    @property
+    def in_four_bits(self) -> bool:
+        return any(isinstance(fused.stored, FourBitMatrix) for fused in self._fused)
 
     @property
     def max_positions(self) -> int:
@@ -263,7 +282,7 @@ class FastDecoder:
         return self._rms_norm(x[:, 0], self.norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        logits = F.linear(hidden, self.lm_head, self.lm_head_bias)
+        logits = F.linear(hidden.to(self.lm_head.dtype), self.lm_head, self.lm_head_bias)
         return logits if self.logit_softcap is None else torch.tanh(logits / self.logit_softcap) * self.logit_softcap
 
     def _windows(self) -> set[int]:
@@ -313,7 +332,7 @@ class FastDecoder:
 
 def base_linear(layer: Any) -> Any:
     base = layer.base_layer if hasattr(layer, "base_layer") else layer
-    if type(base) is not nn.Linear:
+    if type(base) is not nn.Linear and not is_four_bit(base):
         raise TypeError("not a plain linear layer")
     return base
 

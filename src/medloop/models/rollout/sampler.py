@@ -66,22 +66,35 @@ class Sampler:
         vocabulary: int | None = None,
         library: bool = False,
         decoder: FastDecoder | None = None,
+        products: torch.dtype | None = None,
     ) -> None:
         """Only the first `vocabulary` token ids are sampled. `library` takes the library's own forward pass in any case.
 
-        `decoder` is the model's fast decoder, where it exists already: two of them would hold the weights twice.
+        `decoder` is the model's fast decoder, where it exists already: two of them would hold the weights twice. `products` is
+        the type in which a float32 model on a CPU multiplies.
         """
         self.model = model
         self.device = next(model.parameters()).device
         self.stop_ids = torch.tensor(sorted(set(stop_ids)), device=self.device)
         self.pad_id = pad_id
         self.vocabulary = vocabulary
-        self.fast_decoder = None if library else decoder or self._fast_decoder()
+        self.fast_decoder = None if library else decoder or self._low_decoder(products) or self._fast_decoder()
         self._graphs: CudaGraphs | None = None
         if self.fast_decoder is not None and self.device.type == "cuda":
             self._graphs = CudaGraphs(self.fast_decoder, self.stop_ids, vocabulary)
         self._beyond = False
         self.batch_limit: int | None = None  # answers at once, since memory ran out
+
+    def _low_decoder(self, products: torch.dtype | None) -> FastDecoder | None:
+        if products is None:
+            return None
+        try:
+            decoder = build_fast_decoder(self.model, products=products)
+            check_agreement(decoder, self.model, autocast=True)
+        except UnsupportedModelError as error:
+            log.warning("Sampling does not multiply in bfloat16, which was measured as up to 2.5 times faster: %s.", error)
+            return None
+        return decoder
 
     def _fast_decoder(self) -> FastDecoder | None:
         try:
@@ -98,10 +111,14 @@ class Sampler:
 
     @property
     def backend(self) -> str:
-        """How tokens are computed: fast, cuda_graph or library; mixed where some batches were too long for the fast decoder."""
+        """How tokens are computed: fast, fast_bfloat16, cuda_graph or library; mixed where some batches were too long for it."""
         if self._beyond:
             return "mixed"
-        return "library" if self.fast_decoder is None else "cuda_graph" if self.device.type == "cuda" else "fast"
+        if self.fast_decoder is None:
+            return "library"
+        if self.fast_decoder.lm_head.dtype != self.fast_decoder.embedding.dtype:
+            return "fast_bfloat16"
+        return "cuda_graph" if self.device.type == "cuda" else "fast"
 
     def refresh(self) -> None:
         """Read the adapter again after it has changed."""
@@ -131,7 +148,7 @@ class Sampler:
 
         `progress` is called after each batch, and in a slow one about once a second; `on_rollouts` gets what has ended by index.
         """
-        if self.fast_decoder is not None and self.device.type == "cuda":
+        if self.fast_decoder is not None and not self.fast_decoder.merged:
             self.fast_decoder.refresh_if_changed()  # training shares it, and may have left it with the reference's adapter
         rollouts = dict[int, Rollout]()
 

@@ -50,7 +50,7 @@ class SlotLinear(FusedLinear):
         return self(x)
 
     def __call__(self, x: Tensor) -> Tensor:
-        y = F.linear(x, self.extended, self.bias)
+        y = F.linear(x, self.extended(), self.bias)
         if self.a is None or self.b is None:
             return y
         inner = F.linear(x, self.a)
@@ -69,11 +69,12 @@ class LoraSlots:
 
     def __init__(self, decoder: FastDecoder, model: Any) -> None:
         self.names = {id(module): name for name, module in model.named_modules()}
+        self.like = decoder.embedding
         self.linears: list[SlotLinear] = []
         for layer in decoder.layers:
             for field_name in ("qkv_proj", "o_proj", "gate_up_proj", "down_proj"):
                 plain: FusedLinear = getattr(layer, field_name)
-                self.linears.append(SlotLinear(plain.layers, plain.extended, plain.bias, plain.sizes, plain.ranks))
+                self.linears.append(SlotLinear(plain.layers, plain.stored, plain.bias, plain.sizes, plain.ranks))
                 setattr(layer, field_name, self.linears[-1])
         self._stacks: OrderedDict[tuple[int, ...], list[Stack | None]] = OrderedDict()
         self._used: tuple[AdapterSlot | None, ...] | None = None
@@ -100,8 +101,7 @@ class LoraSlots:
             out += size
         if not rows_a:
             return None
-        like = linear.extended
-        return torch.cat(rows_a).to(like), torch.cat(rows_b).to(like)
+        return torch.cat(rows_a).to(self.like), torch.cat(rows_b).to(self.like)
 
     def use(self, slots: Sequence[AdapterSlot | None]) -> None:
         """From now on row i of a batch has the adapter slots[i]."""
@@ -113,7 +113,7 @@ class LoraSlots:
         stacks = self._stack(distinct)
         alone = len(distinct) == 1 and None not in rows
         index = {id(slot): place for place, slot in enumerate(distinct)}
-        device = self.linears[0].extended.device
+        device = self.like.device
         owners = torch.tensor([-1 if slot is None else index[id(slot)] for slot in rows], device=device)[:, None, None]
         fresh: set[int] = set()
         for linear, stack in zip(self.linears, stacks, strict=True):

@@ -57,7 +57,13 @@ class RLConfig(RunConfig):
     rollout_url: str | None = Field(
         None, pattern="^https?://", description="Address of a vLLM server that samples, with the same base; empty: sample here."
     )
-    rollout_cap: float = Field(3.0, ge=1, description="Upper bound of the importance weight of samples: server, GPU or overlap.")
+    rollout_dtype: Literal["auto", "bfloat16"] = Field(
+        "auto",
+        description="bfloat16: on a CPU, multiply in it while sampling, corrected by importance weights; auto: as trained.",
+    )
+    rollout_cap: float = Field(
+        3.0, ge=1, description="Upper bound of the importance weight of samples: server, GPU, overlap or rollout_dtype."
+    )
     lora_r: int = Field(8, ge=1, le=1024, description="Rank of a fresh adapter; an adapter to start from keeps its own.")
     lora_alpha: int = Field(16, ge=1, description="A fresh adapter's output is scaled by lora_alpha / lora_r.")
     accept_untrusted: bool = Field(
@@ -80,6 +86,13 @@ class RLConfig(RunConfig):
         "rollout_batch_size, gradient_checkpointing, load_in_4bit and optimizer. Empty: what the GPU has free, never 4 bits.",
     )
     seed: int = Field(42, ge=0, lt=2**31, description="Seed of order and sampling.")
+
+    @model_validator(mode="after")
+    def _samples_in_one_way(self) -> Self:
+        if self.rollout_dtype == "bfloat16" and (self.load_in_4bit or self.rollout_url):
+            other = "load_in_4bit=true" if self.load_in_4bit else "rollout_url"
+            raise ValueError(f"rollout_dtype=bfloat16 cannot be combined with {other}; leave one of them out")
+        return self
 
     def rate_for(self, parameters: int) -> float:
         """Above REFERENCE_MODEL parameters it falls with their cube root: half of it at eight times the size."""

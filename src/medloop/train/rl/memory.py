@@ -28,7 +28,7 @@ from medloop.train.rl.logprobs import CHUNK_GPU
 
 CUDA_ITSELF = 0.6e9  # bytes of a GPU that no tensor can have: the driver, its kernels and libraries
 FRAGMENTS = 1.15  # what the allocator holds beyond what tensors need
-FOUR_BITS = 0.52  # bytes of a weight in 4 bits, with its scales
+FOUR_BITS = 0.58  # bytes of a weight in 4 bits: with the library's scales, and the fast decoder's, which are float32
 LIBRARY = 1.8  # what the library keeps of a token, times what our own forward pass keeps
 DENSE = 10  # bytes of a score of an attention that writes all of them down: as it came, capped, and as a share in float32
 MIN_FAST, MIN_CHECKPOINTED = 4, 2  # smaller micro-batches are slower than the next way to save memory
@@ -56,6 +56,11 @@ class ModelFacts:
     bytes_per_weight: int
     is_dense: bool  # the attention writes down all its scores: soft caps
     is_fast: bool  # of a family that the fast forward pass knows
+
+    @property
+    def largest(self) -> int:
+        """Weights of the largest matrix that is multiplied at once: gate and up, or queries, keys and values."""
+        return self.width * max(2 * self.middle, (self.heads + 2 * self.kv_heads) * self.head_dim)
 
     @property
     def kept_per_token(self) -> int:
@@ -187,15 +192,19 @@ def needed_bytes(config: RLConfig, facts: ModelFacts, pieces: Pieces, row: int, 
     base = (facts.parameters - in_four_bits) * facts.bytes_per_weight + in_four_bits * FOUR_BITS
     fast = _is_fast(facts, pieces, device)
     # A captured graph keeps its keys and values; the library's grow by copying, and go with the batch.
-    captured = device == "cuda" and facts.is_fast and not pieces.load_in_4bit
+    captured = device == "cuda" and facts.is_fast
     cache = _cache(facts, pieces, row)
     phases = [
         _update(facts, pieces, row, fast=fast, device=device),
         _sampling(facts, pieces, row, fast=fast) + (0 if captured else 2 * cache),
-        _agreement(facts) if device == "cuda" and not pieces.load_in_4bit else 0,
+        _agreement(facts) if device == "cuda" else 0,
     ]  # fmt: skip
-    if device == "cpu" and facts.is_fast and not pieces.load_in_4bit and not config.rollout_url:
-        base += 4 * facts.multiplied  # the sampler's own copy, with the adapter merged
+    if pieces.load_in_4bit:
+        base += facts.largest * facts.bytes_per_weight  # dense, while it is multiplied
+    elif device == "cpu" and facts.is_fast and not config.rollout_url:
+        # The sampler's own copy, with the adapter merged; in bfloat16 the output layer too.
+        low = config.rollout_dtype == "bfloat16"
+        base += 2 * (facts.multiplied + facts.vocabulary * facts.width) if low else 4 * facts.multiplied
     return int(base + _adapter(config, facts, pieces) + FRAGMENTS * ((cache if captured else 0) + max(phases)))
 
 
@@ -238,12 +247,12 @@ def _agreement(facts: ModelFacts) -> float:
 
 def _is_fast(facts: ModelFacts, pieces: Pieces, device: str) -> bool:
     fits = device == "cuda" or facts.bytes_per_weight == 4  # on a CPU in float32 only
-    return fits and facts.is_fast and not pieces.gradient_checkpointing and not pieces.load_in_4bit
+    return fits and facts.is_fast and not pieces.gradient_checkpointing
 
 
 def _large_pieces(config: RLConfig, device: str) -> Iterator[Pieces]:
     """Pieces above the usual ones, up to all answers that a step samples at once, the largest micro-batch first."""
-    if device != "cuda" or config.gradient_checkpointing or config.load_in_4bit:
+    if device != "cuda" or config.gradient_checkpointing:
         return
     questions = getattr(config, "prompts_per_step", 0) or getattr(config, "n_questions", 0)
     answers = questions * getattr(config, "samples", 1)
@@ -251,24 +260,26 @@ def _large_pieces(config: RLConfig, device: str) -> Iterator[Pieces]:
     sizes = [config.rollout_batch_size] if _is_kept(config, "rollout_batch_size") else [*rows, config.rollout_batch_size]
     micros = [size for size in LARGE_MICRO_BATCHES if size // 2 < answers]
     for micro in [config.micro_batch_size] if config.micro_batch_size else micros:
-        yield from (Pieces(micro, size, False, False, config.optimizer) for size in sizes)
+        yield from (Pieces(micro, size, False, config.load_in_4bit, config.optimizer) for size in sizes)
 
 
 def _candidates(config: RLConfig, device: str) -> Iterator[Pieces]:
     """From the fastest to the smallest. All that computes the same step comes first; four and eight bits change what is learnt,
     so they are tried last, and only for a limit that somebody named."""
-    four, optimizer = config.load_in_4bit, config.optimizer
+    four, optimizer = config.load_in_4bit, str(config.optimizer)
     may_checkpoint = not config.gradient_checkpointing and not _is_kept(config, "gradient_checkpointing")
-    ways: list[tuple[int, bool, bool, str]] = []  # the least micro-batch, checkpointing, 4 bits, optimizer
-    if not config.gradient_checkpointing:
-        ways += [(MIN_FAST if may_checkpoint else 1, False, four, optimizer)]
     checkpointing = config.gradient_checkpointing or may_checkpoint
-    if checkpointing:
-        ways += [(MIN_CHECKPOINTED, True, four, optimizer), (1, True, four, optimizer)]
+
+    def precision(four_bit: bool) -> list[tuple[int, bool, bool, str]]:
+        plain = [] if config.gradient_checkpointing else [(MIN_FAST if may_checkpoint else 1, False, four_bit, optimizer)]
+        again = [(MIN_CHECKPOINTED, True, four_bit, optimizer), (1, True, four_bit, optimizer)] if checkpointing else []
+        return plain + again
+
+    ways = precision(four)  # the least micro-batch, checkpointing, 4 bits, optimizer
     if config.memory_gb and device == "cuda" and _has_bitsandbytes():
         if not four and not _is_kept(config, "load_in_4bit"):
             four = True
-            ways += [(MIN_CHECKPOINTED, checkpointing, four, optimizer), (1, checkpointing, four, optimizer)]
+            ways += precision(four)
         if optimizer == "adamw" and not _is_kept(config, "optimizer"):
             ways += [(1, checkpointing, four, "paged_adamw_8bit")]
     size = config.rollout_batch_size

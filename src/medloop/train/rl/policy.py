@@ -123,11 +123,13 @@ class Policy:
             return {name: every[name.replace(".default.", f".{REFERENCE}.")].detach() for name in trained}
         return {name: torch.zeros_like(p) if "lora_B" in name else p.clone() for name, p in trained.items()}
 
-    def sampler(self) -> Sampler:
-        # On a CPU the sampler has its own copy, with the adapter merged: a token costs fewer products.
-        decoder = None if self.fast is None or self.device.type == "cpu" else self.fast.decoder
+    def sampler(self, products: torch.dtype | None = None) -> Sampler:
+        """`products`: the type in which a float32 model on a CPU multiplies while it samples."""
+        # On a CPU the sampler has its own copy, with the adapter merged: a token costs fewer products. Not of a base in 4 bits.
+        shared = self.fast is not None and (self.device.type != "cpu" or self.fast.decoder.in_four_bits)
+        decoder = self.fast.decoder if shared else None
         ends = stop_ids(self.model, self.loaded.tokenizer)
-        return Sampler(self.model, stop_ids=ends, pad_id=self.pad_id, decoder=decoder)
+        return Sampler(self.model, stop_ids=ends, pad_id=self.pad_id, decoder=decoder, products=products)
 
     def collate(self, rollouts: Sequence[Rollout]) -> Batch:
         """Packed where the fast forward takes them: a row beyond its rotary tables is left to the library, as in sampling."""

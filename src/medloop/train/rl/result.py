@@ -174,6 +174,7 @@ def _card(state: TrainState, rows: list[dict[str, Any]], gain: Interval | None) 
         "reward_last": table[-1]["reward"] if table else None,
         "kl_last": table[-1].get("kl") if table else None,
         "length_first": table[0]["length"] if table else None,
+        "drift_last": table[-1].get("drift") if table else None,
         "length_last": table[-1]["length"] if table else None,
         "skipped_steps": state.saved["skipped_steps"],
         "alarms": None if last_alarms(state) is None and not alarms else len(alarms),

@@ -167,10 +167,11 @@ def _teacher_usage(scorer: Scorer) -> dict[str, float]:
 
 
 def corrects_drift(state: TrainState) -> bool:
-    """Whether answers count by how likely they are here: those of a server, of a GPU's sampler in low precision, and those that
-    were drawn before the last update (`overlap`)."""
+    """Whether answers count by how likely they are here: those of a server, of a sampler in low precision (a GPU's, or
+    `rollout_dtype`), and those that were drawn before the last update (`overlap`)."""
     config = state.plan.config
-    return bool(config.rollout_url) or state.policy.device.type == "cuda" or getattr(config, "overlap", False)
+    low = state.policy.device.type == "cuda" or config.rollout_dtype == "bfloat16"
+    return low or bool(config.rollout_url) or getattr(config, "overlap", False)
 
 
 def mean_drift(experience: Experience, logprobs: Tensor) -> float:

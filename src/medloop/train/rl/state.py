@@ -176,7 +176,8 @@ def _optimizer(policy: Policy, config: Any, rate: float) -> torch.optim.Optimize
 def _sampler(policy: Policy, plan: RLPlan, settings: Settings) -> RolloutSampler:
     config = plan.config
     if not config.rollout_url:
-        return policy.sampler()
+        low = config.rollout_dtype == "bfloat16" and policy.device.type == "cpu"  # a GPU computes in it anyway
+        return policy.sampler(torch.bfloat16 if low else None)
     return ServedSampler(
         config.rollout_url, policy.model, base=config.model, stop_ids=stop_ids(policy.model, policy.loaded.tokenizer),
         folder=plan.run.folder / "rollout", key=settings.rollout.key.get_secret_value(),

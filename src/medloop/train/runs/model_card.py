@@ -13,6 +13,7 @@ INPUTS = {
 }  # fmt: skip
 BACKENDS = {
     "fast": "the fast decoder", "cuda_graph": "the fast decoder in a CUDA graph", "vllm": "a vLLM server",
+    "fast_bfloat16": "the fast decoder, which multiplied in bfloat16",
     "mixed": "the fast decoder, and the library's forward pass where texts were too long for it",
     "library": "the library's forward pass, on a GPU many times slower than the fast decoder",
 }  # fmt: skip
@@ -72,6 +73,7 @@ ROWS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ),
     ("Held-out questions", ("held_out",), "{:,.0f}"),
     ("KL to reference", ("kl_last",), "{:.3f} nats per answer"),
+    ("Sampler's distance from the policy", ("drift_last",), "{:.2g} nats per token"),
     ("Answer length, first → last", ("length_first", "length_last"), "{:.1f} → {:.1f} tokens"),
     ("Answers without a score from the teacher", ("missing_teacher", "scored_answers"), "{:,.0f} of {:,.0f}"),
     (

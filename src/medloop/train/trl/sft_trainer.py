@@ -2,7 +2,7 @@
 
 The loss is computed in one of four ways, named in `backend`: `fast` on a GPU, by the forward pass of RL (fast_forward.py),
 rows one after the other without padding; `graph`, the same as a CUDA graph (captured_loss.py); `direct` on a CPU, by the
-library with the output layer on answer tokens only; and `library`, as TRL does it, where none of them agrees with it (4-bit
+library with the output layer on answer tokens only; and `library`, as TRL does it, where none of them agrees with it (8-bit
 weights, dropout, full training on a GPU, other architectures), and for batches with a row that is longer than the rotary tables
 of `fast`. With `openings`, tokens that open a sentence count more (train/examples/openings.py); the dev loss is as ever.
 """
