@@ -28,8 +28,6 @@ from medloop.store.files.answer_lines import ConversationLine, read_conversation
 if TYPE_CHECKING:
     from medloop.models.generate import Prompt, TorchGenerator
 
-BATCHES_PER_WRITE = 1  # at most so many batches are lost when the process dies
-
 
 class Sampling(BaseModel):
     """How answers are sampled."""
@@ -92,9 +90,9 @@ def predict(
         jsonl.append(output, [])  # a last line that lost its newline in a kill gets it back
     asked = [_ask(generate, line, limits or ContextLimits()) for line in lines]
     left = [question for question in asked if (question.name, prompt_id(question.messages)) not in answered]
-    step, completions = batch_size * BATCHES_PER_WRITE, []
-    for start in range(0, len(left), step):
-        part = left[start : start + step]
+    completions = []
+    for start in range(0, len(left), batch_size):  # each batch is written: no more than one is lost when the process dies
+        part = left[start : start + batch_size]
         new = generate(
             [question.messages for question in part], streams=[question.name for question in part], batch_size=batch_size,
             progress=partial(_shifted, progress, start, len(left)), **sampling.model_dump(),
