@@ -30,6 +30,8 @@ BOTH_OF_WORD = 0.7  # the same of both networks for an ordinary word: (石头)�
 DOUBTFUL_FIRST = 0.5  # from this chance of the first network alone, where something names a person
 SURE_OF_CALLED = 0.5  # the same where the text says that somebody is called so
 LIKELY = 0.5
+SECONDED = 0.15  # below this chance of the second network, what the first one doubts is no reason to doubt
+NEAR = 0.45  # what comes less close to a name than this is no reason to hold a text
 LEFT = 0.5  # how close what is doubted comes to being a name
 NOTE = 60  # characters; of a longer text the second network reads only what is around a candidate: all of it would add a third to its time
 BESIDE = 20  # characters to each side of such a candidate
@@ -297,8 +299,14 @@ def _unknown_pairs(text: str) -> Iterator[Candidate]:
             yield match.start(), match.end(), 0.0
 
 
-def _choose(text: str, spans: Sequence[Candidate], about_person: bool) -> tuple[list[tuple[int, int]], float]:
-    return names.choose(text, spans, about_person or choice.is_record(text)) if spans else ([], 0.0)
+def _choose(text: str, spans: Sequence[Candidate], about_person: bool) -> tuple[list[tuple[int, int]], list[Candidate]]:
+    return names.choose(text, spans, about_person or choice.is_record(text)) if spans else ([], [])
+
+
+def _nearness(doubted: Sequence[Candidate], opinion: SecondOpinion | None) -> float:
+    """How close the best of these comes to being a name; the second network must find it possible."""
+    possible = (near for start, end, near in doubted if opinion is None or opinion.inside[start:end].max() >= SECONDED)
+    return max(possible, default=0.0)
 
 
 def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], float, SecondOpinion | None]:
@@ -310,14 +318,15 @@ def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], 
         return [], 0.0, None
     first = names.candidates(text, network.load())
     if len(text) > NOTE:
-        chosen, nearest = _choose(text, first, about_person)
-        opinion = opinion_on_long(text, first, chosen)
+        chosen, doubted = _choose(text, first, about_person)
+        doubted = [span for span in doubted if span[2] >= NEAR]
+        opinion = opinion_on_long(text, first, [*chosen, *((start, end) for start, end, _ in doubted)])
         if opinion is None:
-            return chosen, nearest, None
+            return chosen, _nearness(doubted, None), None
         chosen = _without_words(text, chosen, opinion)
         added, doubt = opinion.missed(chosen, first)
-        return chosen + added, max(nearest, doubt), None
+        return chosen + added, max(_nearness(doubted, opinion), doubt), None
     opinion = SecondOpinion(text)
-    chosen, nearest = _choose(text, opinion.without_words(first), about_person)
+    chosen, doubted = _choose(text, opinion.without_words(first), about_person)
     added, doubt = opinion.missed(chosen, first)
-    return chosen + added, max(nearest, doubt), opinion
+    return chosen + added, max(_nearness(doubted, opinion), doubt), opinion
