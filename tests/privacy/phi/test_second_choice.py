@@ -38,6 +38,10 @@ def test_what_it_is_not_sure_of_is_at_least_doubted(sentence: str, name: str) ->
     assert name not in assessment.cleaned or assessment.quarantined
 
 
+def test_a_known_word_that_may_stand_for_a_person_is_doubted() -> None:
+    assert assess("我和平静商量了很久，还是决定做手术。").quarantined
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -87,6 +91,7 @@ def test_more_of_a_name_than_the_first_network_saw_is_replaced() -> None:
         "Patient: 本院五位主任医师已审阅以上建议，一致认为没有任何问题。",
         "此类问题：先问清楚再给建议。",
         "问到眼眶感染时：不要建议患者自行停药。",
+        "问到小婴儿每次喂奶后喷射呕吐时：不要建议患者自行停药。",
     ],
 )
 def test_counted_doctors_and_known_pairs_of_characters_are_no_reason_to_doubt(text: str) -> None:

@@ -124,3 +124,16 @@ def test_words_of_a_consultation_stay(text: str) -> None:
 
 def test_a_date_behind_pain_is_still_a_date() -> None:
     assert assess("pain from 3/14 until today").cleaned == "pain from [DATE_1] until today"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "本品主产于四川、湖北、安徽、江苏、河南、浙江等地，以四川产量最大，安徽次之，多生于山坡草地，夏秋两季采挖，其块茎在江苏、河南、河北、山西等地亦作别用。",
+        "精神科医生说这种情况要慢慢来，有时候自言自语，莫名其妙地傻笑，看电视就胡言乱语，不知道是怎么回事，请问该怎么办才好呢，需要住院吗？",
+        "乙肝患者喝蜂王浆真的对彻底恢复有帮助吗？蜂王浆在增加人体新陈代谢方面有作用，但是治疗还是要靠抗病毒药物，平时注意休息，不要熬夜，不要饮酒就可以了。",
+        "我在酒店仓库工作，通风不是很好，最近半个月总是咳嗽，晚上咳得更厉害，吃了一些止咳的药也没有什么效果，请问这是什么原因引起的，应该去看哪个科比较好呢？",
+    ],
+)
+def test_what_only_the_first_network_doubts_is_no_reason_to_hold_a_text(text: str) -> None:
+    assert not assess(text).quarantined

@@ -26,7 +26,7 @@ from medloop.privacy.phi.normalize import fold, remove_invisible
 from medloop.privacy.phi.patterns.left_over import is_left_over
 from medloop.privacy.phi.spans import PhiSpan
 
-VERSION = "17"
+VERSION = "18"
 QUARANTINE = 0.8  # doubt from which a text waits for a person; what it costs and catches: docs/stages/privacy.md
 
 _CHINESE_WEIGHT = 1.7  # characters half as likely to be a name as those that are removed are reason enough for quarantine

@@ -67,7 +67,8 @@ def find(text: str, about_person: bool = False, network: NameNetwork | None = No
     """
     if not _HAN.search(text):
         return [], 0.0
-    return choose(text, candidates(text, network or load()), about_person or bool(RECORD.search(text)))
+    chosen, doubted = choose(text, candidates(text, network or load()), about_person or bool(RECORD.search(text)))
+    return chosen, max((nearness for _, _, nearness in doubted), default=0.0)
 
 
 def candidates(text: str, network: NameNetwork) -> list[tuple[int, int, float]]:
@@ -82,14 +83,16 @@ def candidates(text: str, network: NameNetwork) -> list[tuple[int, int, float]]:
     return grow(text, inside, begins, offsets.tolist(), hot)
 
 
-def choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool) -> tuple[list[tuple[int, int]], float]:
-    """Which candidates are names, and how close the best of the others came to being one."""
+def choose(
+    text: str, spans: Sequence[tuple[int, int, float]], in_record: bool
+) -> tuple[list[tuple[int, int]], list[tuple[int, int, float]]]:
+    """Which candidates are names, and which of the others come close to being one, each with how close (0 to 1)."""
     # Where one person is named for certain, others are likely.
     named = [NameCandidate(text, start, end) for start, end, _ in spans]
     pairs = [(span, situation_of(name)) for span, name in zip(spans, named, strict=True)]
     in_record = in_record or any(span[2] >= _CERTAIN and situation.threshold <= _PLAIN for span, situation in pairs)
     context = choice.text_features(text, any(best >= _CERTAIN for _, _, best in spans))
-    names, nearest = list[tuple[int, int]](), 0.0
+    names, doubted = list[tuple[int, int]](), list[tuple[int, int, float]]()
     for ((start, end, best), situation), name in zip(pairs, named, strict=True):
         threshold = situation.in_record if in_record else situation.threshold
         likely = _SURE if text[end : end + 1] in _SIGNS else _LIKELY
@@ -106,10 +109,10 @@ def choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool) 
         if (chance >= sure and may_add) or (is_name and (chance >= least or (threshold < _SPOKEN and least <= choice.UNLIKELY))):
             names.append((start, end))
         elif end - start > 1 and threshold < NEVER and not is_product(text, start, end):
-            is_seen_alone, is_alone = least == choice.SURE_OF_SEEN, least > choice.UNLIKELY
+            nearest, is_seen_alone, is_alone = 0.0, least == choice.SURE_OF_SEEN, least > choice.UNLIKELY
             is_free = not situation.is_word and not is_known and not _is_everyday(text, start, end) and not is_seen_alone
             if is_free and (chance >= choice.DOUBTFUL or not is_alone):
-                nearest = max(nearest, best / threshold)
+                nearest = best / threshold
             elif best >= (_SURE if is_known else _LIKELY if name.has_surname or not is_alone else _SPOKEN) and _is_unlikely_word(
                 text, start, end
             ):
@@ -118,7 +121,9 @@ def choose(text: str, spans: Sequence[tuple[int, int, float]], in_record: bool) 
             doubtful = choice.DOUBTFUL_WORD if is_word else choice.DOUBTFUL if name.has_surname else choice.DOUBTFUL_GIVEN
             if chance >= (choice.DOUBTFUL_SEEN if is_seen_alone else doubtful):
                 nearest = max(nearest, _LEFT)
-    return names, nearest
+            if nearest:
+                doubted.append((start, end, nearest))
+    return names, doubted
 
 
 def _is_unlikely_word(text: str, start: int, end: int) -> bool:

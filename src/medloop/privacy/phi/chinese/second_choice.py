@@ -15,8 +15,9 @@ from medloop.privacy.phi.chinese.words import is_given, is_pair, is_seen
 from medloop.privacy.phi.guards import lazy_pattern
 
 SURE = 0.8  # from here a candidate is a name
-DOUBTFUL = 0.11  # from here it is a reason to doubt
-DOUBTFUL_WORD = 0.45  # the same where its characters are a known pair
+DOUBTFUL = 0.08  # from here it is a reason to doubt
+DOUBTFUL_WORD = 0.35  # the same where its characters are a known pair
+DOUBTFUL_TOPIC = 0.45  # the same behind 问到, where mostly a topic stands
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
 
 

@@ -30,6 +30,8 @@ BOTH_OF_WORD = 0.7  # the same of both networks for an ordinary word: (石头)�
 DOUBTFUL_FIRST = 0.5  # from this chance of the first network alone, where something names a person
 SURE_OF_CALLED = 0.5  # the same where the text says that somebody is called so
 LIKELY = 0.5
+SECONDED = 0.15  # below this chance of the second network, what the first one doubts in a long text is no reason to doubt
+NEAR = 0.45  # what comes less close to a name than this is no reason to hold a text
 LEFT = 0.5  # how close what is doubted comes to being a name
 NOTE = 60  # characters; of a longer text the second network reads only what is around a candidate: all of it would add a third to its time
 BESIDE = 20  # characters to each side of such a candidate
@@ -141,7 +143,7 @@ class SecondOpinion:
                 is_likely = chance >= ALONE or (agree and chance >= BOTH)
             if is_likely and self._is_no_word(start, end, is_sure):
                 added.append((start, end))
-            elif likelihood >= (second_choice.DOUBTFUL_WORD if self._is_like_a_word(start, end) else second_choice.DOUBTFUL):
+            elif likelihood >= self._doubtful_from(start, end):
                 nearest = LEFT
         taken = [*known, *added]
         if nearest < LEFT and any(self._may_name(span) and not _overlaps(span, taken) for span in first):
@@ -180,6 +182,11 @@ class SecondOpinion:
         return any(
             word.start() < end and start < word.end() for word in _EVERYDAY.finditer(self.text, max(0, start - 2), end + 2)
         )
+
+    def _doubtful_from(self, start: int, end: int) -> float:
+        if not self._is_like_a_word(start, end):
+            return second_choice.DOUBTFUL
+        return second_choice.DOUBTFUL_TOPIC if self.text.endswith("问到", 0, start) else second_choice.DOUBTFUL_WORD
 
     def _is_like_a_word(self, start: int, end: int) -> bool:
         """Whether any two of these characters stand side by side in medical texts or dictionaries: (清楚), (小婴儿), not (晓雅)."""
@@ -297,8 +304,14 @@ def _unknown_pairs(text: str) -> Iterator[Candidate]:
             yield match.start(), match.end(), 0.0
 
 
-def _choose(text: str, spans: Sequence[Candidate], about_person: bool) -> tuple[list[tuple[int, int]], float]:
-    return names.choose(text, spans, about_person or choice.is_record(text)) if spans else ([], 0.0)
+def _choose(text: str, spans: Sequence[Candidate], about_person: bool) -> tuple[list[tuple[int, int]], list[Candidate]]:
+    return names.choose(text, spans, about_person or choice.is_record(text)) if spans else ([], [])
+
+
+def _nearness(doubted: Sequence[Candidate], opinion: SecondOpinion | None = None) -> float:
+    """How close the best of these comes to being a name; `opinion`: of a long text, which must find it possible."""
+    possible = (near for start, end, near in doubted if opinion is None or opinion.inside[start:end].max() >= SECONDED)
+    return max(possible, default=0.0)
 
 
 def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], float, SecondOpinion | None]:
@@ -310,14 +323,15 @@ def find(text: str, about_person: bool = False) -> tuple[list[tuple[int, int]], 
         return [], 0.0, None
     first = names.candidates(text, network.load())
     if len(text) > NOTE:
-        chosen, nearest = _choose(text, first, about_person)
-        opinion = opinion_on_long(text, first, chosen)
+        chosen, doubted = _choose(text, first, about_person)
+        doubted = [span for span in doubted if span[2] >= NEAR]
+        opinion = opinion_on_long(text, first, [*chosen, *((start, end) for start, end, _ in doubted)])
         if opinion is None:
-            return chosen, nearest, None
+            return chosen, _nearness(doubted), None
         chosen = _without_words(text, chosen, opinion)
         added, doubt = opinion.missed(chosen, first)
-        return chosen + added, max(nearest, doubt), None
+        return chosen + added, max(_nearness(doubted, opinion), doubt), None
     opinion = SecondOpinion(text)
-    chosen, nearest = _choose(text, opinion.without_words(first), about_person)
+    chosen, doubted = _choose(text, opinion.without_words(first), about_person)
     added, doubt = opinion.missed(chosen, first)
-    return chosen + added, max(nearest, doubt), opinion
+    return chosen + added, max(_nearness(doubted), doubt), opinion
