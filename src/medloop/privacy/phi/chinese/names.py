@@ -38,6 +38,7 @@ from medloop.privacy.phi.chinese.words import (
 from medloop.privacy.phi.guards import lazy_pattern
 
 _HAN = lazy_pattern(r"[\u3400-\u9fff]")
+Span = tuple[int, int, float]  # start, end, and how sure the network is
 _HOT = -2.7  # the logit from which a character is looked at, a probability of about 0.06
 _CERTAIN = 0.95
 _SPOKEN = 0.5  # a situation that asks less has a role, a verb or a sign of a person
@@ -71,7 +72,7 @@ def find(text: str, about_person: bool = False, network: NameNetwork | None = No
     return chosen, max((nearness for _, _, nearness in doubted), default=0.0)
 
 
-def candidates(text: str, network: NameNetwork) -> list[tuple[int, int, float]]:
+def candidates(text: str, network: NameNetwork) -> list[Span]:
     """What the network takes for a name, if only perhaps: start, end and the highest probability."""
     offsets, logits = network.read(text)
     hot = (logits[:, 1:].max(axis=1) - logits[:, 0] >= _HOT).nonzero()[0].tolist()
@@ -83,16 +84,14 @@ def candidates(text: str, network: NameNetwork) -> list[tuple[int, int, float]]:
     return grow(text, inside, begins, offsets.tolist(), hot)
 
 
-def choose(
-    text: str, spans: Sequence[tuple[int, int, float]], in_record: bool
-) -> tuple[list[tuple[int, int]], list[tuple[int, int, float]]]:
+def choose(text: str, spans: Sequence[Span], in_record: bool) -> tuple[list[tuple[int, int]], list[Span]]:
     """Which candidates are names, and which of the others come close to being one, each with how close (0 to 1)."""
     # Where one person is named for certain, others are likely.
     named = [NameCandidate(text, start, end) for start, end, _ in spans]
     pairs = [(span, situation_of(name)) for span, name in zip(spans, named, strict=True)]
     in_record = in_record or any(span[2] >= _CERTAIN and situation.threshold <= _PLAIN for span, situation in pairs)
     context = choice.text_features(text, any(best >= _CERTAIN for _, _, best in spans))
-    names, doubted = list[tuple[int, int]](), list[tuple[int, int, float]]()
+    names, doubted = list[tuple[int, int]](), list[Span]()
     for ((start, end, best), situation), name in zip(pairs, named, strict=True):
         threshold = situation.in_record if in_record else situation.threshold
         likely = _SURE if text[end : end + 1] in _SIGNS else _LIKELY
