@@ -167,9 +167,9 @@ def test_a_huge_text_is_read_to_its_end() -> None:
 def test_any_stretch_of_a_text_scores_like_the_stretch_alone() -> None:
     text = "My chest hurts badly. We like cake."
     model = detector().models["en"]
-    alone, inside = model.read(text[:21]).logits(), model.read(text).windows(np.array([[0, 21]]))[0]
+    alone, inside = model.read(text[:21]).logits(), model.read(text).windows([(0, 21)])[0]
     assert np.abs(alone - inside).max() < 1.0  # n-grams that cross the edge belong to one of the two only
-    assert np.allclose(model.read(text).logits(), model.read(text).windows(np.array([[0, len(text) + 1]]))[0])
+    assert np.allclose(model.read(text).logits(), model.read(text).windows([(0, len(text) + 1)])[0])
 
 
 def test_a_model_is_the_same_bytes_again_and_a_broken_one_is_refused(tmp_path: Path) -> None:
