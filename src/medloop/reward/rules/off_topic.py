@@ -5,6 +5,7 @@ copied from the question. The share that is on topic is
 
     1.0   the answer fits: it overlaps with the content of the question as right answers do (`fit` in `reward/points.py`)
     0.85  in Chinese, a shared character of the body or of an illness
+    0.75  at most, where it shares no words but its words belong to those of the question (`reward/relatedness.py`)
     0.7   it takes up what the chain of thought says about the question
     0.15  it takes nothing up, but is about health; in between as far as it fits
 
